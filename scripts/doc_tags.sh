@@ -3,7 +3,7 @@
 # what it hands out; every struct says its class. Prints one sentence per gap; fails when there is one.
 set -eu
 top=$(dirname "$0")/..
-[ $# -gt 0 ] || set -- "$top/abi/include" "$top/plugins/zmq/include"
+[ $# -gt 0 ] || set -- "$top/abi/include" "$top/plugins/zmq/include" "$top/plugins/exporter/include"
 headers=$(for include in "$@"; do ls "$include"/quire/*.h; done)
 
 # shellcheck disable=SC2086

@@ -6,94 +6,98 @@
 namespace quire {
 namespace {
 
-using Stats = quire_cache_stats;
-constexpr auto kCounter = MetricType::kCounter;
-constexpr auto kGauge = MetricType::kGauge;
+using CacheStats = quire_cache_stats;
 
 constexpr MetricFamily kPages = {"pages", kGauge, "", "Pages of the pool, without the null page."};
 constexpr MetricFamily kParts = {"parts", kGauge, "", "Parts of pages: used by sequences, cached, or holes in pages of a group."};
 constexpr MetricFamily kMatches = {"prefix_cache_matches", kCounter, "",
                                    "Admitted prompts by why they were not found further; none = all that may be reused was."};
 
-constexpr MetricField<Stats> kFields[] = {
+constexpr MetricField<CacheStats> kOfCache[] = {
     {{"kv_cache_usage_perc", kGauge, "", "Share of the pages in use by sequences, 1 = all. Cached pages count as free."},
      "",
-     [](const Stats& s) { return s.pages_total <= 1 ? 0.0 : static_cast<double>(s.pages_used) / static_cast<double>(s.pages_total - 1); }},
-    {kPages, "state=\"free\"", [](const Stats& s) { return double(s.pages_free); }},
-    {kPages, "state=\"cached\"", [](const Stats& s) { return double(s.pages_evictable); }},
-    {kPages, "state=\"used\"", [](const Stats& s) { return double(s.pages_used); }},
-    {kParts, "state=\"used\"", [](const Stats& s) { return double(s.parts_used); }},
-    {kParts, "state=\"cached\"", [](const Stats& s) { return double(s.parts_cached); }},
-    {kParts, "state=\"hole\"", [](const Stats& s) { return double(s.part_holes); }},
-    {{"sequences", kGauge, "", "Open sequences."}, "", [](const Stats& s) { return double(s.num_sequences); }},
+     [](const CacheStats& s) {
+       return s.pages_total <= 1 ? 0.0 : static_cast<double>(s.pages_used) / static_cast<double>(s.pages_total - 1);
+     }},
+    {kPages, "state=\"free\"", [](const CacheStats& s) { return double(s.pages_free); }},
+    {kPages, "state=\"cached\"", [](const CacheStats& s) { return double(s.pages_evictable); }},
+    {kPages, "state=\"used\"", [](const CacheStats& s) { return double(s.pages_used); }},
+    {kParts, "state=\"used\"", [](const CacheStats& s) { return double(s.parts_used); }},
+    {kParts, "state=\"cached\"", [](const CacheStats& s) { return double(s.parts_cached); }},
+    {kParts, "state=\"hole\"", [](const CacheStats& s) { return double(s.part_holes); }},
+    {{"sequences", kGauge, "", "Open sequences."}, "", [](const CacheStats& s) { return double(s.num_sequences); }},
     {{"index_units", kGauge, "", "Match units in the prefix index, and one for each identity."},
      "",
-     [](const Stats& s) { return double(s.index_units); }},
+     [](const CacheStats& s) { return double(s.index_units); }},
     {{"prefix_cache_queries", kCounter, "", "Tokens of prompts that were looked up."},
      "",
-     [](const Stats& s) { return double(s.matched_prompt_tokens); }},
+     [](const CacheStats& s) { return double(s.matched_prompt_tokens); }},
     {{"prefix_cache_hits", kCounter, "", "Tokens of these prompts that were found."},
      "",
-     [](const Stats& s) { return double(s.hit_tokens); }},
-    {kMatches, "miss=\"none\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_NONE]); }},
-    {kMatches, "miss=\"unknown_prefix\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_UNKNOWN_PREFIX]); }},
-    {kMatches, "miss=\"evicted\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_EVICTED]); }},
-    {kMatches, "miss=\"no_state\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_NO_STATE]); }},
-    {kMatches, "miss=\"window_hole\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_WINDOW_HOLE]); }},
-    {kMatches, "miss=\"below_unit\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_BELOW_UNIT]); }},
-    {kMatches, "miss=\"disabled\"", [](const Stats& s) { return double(s.miss_reasons[QUIRE_MISS_DISABLED]); }},
+     [](const CacheStats& s) { return double(s.hit_tokens); }},
+    {kMatches, "miss=\"none\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NONE]); }},
+    {kMatches, "miss=\"unknown_prefix\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_UNKNOWN_PREFIX]); }},
+    {kMatches, "miss=\"evicted\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_EVICTED]); }},
+    {kMatches, "miss=\"no_state\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NO_STATE]); }},
+    {kMatches, "miss=\"window_hole\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_WINDOW_HOLE]); }},
+    {kMatches, "miss=\"below_unit\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_BELOW_UNIT]); }},
+    {kMatches, "miss=\"disabled\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_DISABLED]); }},
     {{"recompute_avoided_tokens", kCounter, "", "Tokens between the state that a match resumed from and the one before."},
      "",
-     [](const Stats& s) { return double(s.recompute_avoided); }},
-    {{"steps", kCounter, "", "Reserved steps, with those that were aborted."}, "", [](const Stats& s) { return double(s.steps); }},
-    {{"aborted_steps", kCounter, "", "Steps that were aborted."}, "", [](const Stats& s) { return double(s.aborted_steps); }},
+     [](const CacheStats& s) { return double(s.recompute_avoided); }},
+    {{"steps", kCounter, "", "Reserved steps, with those that were aborted."}, "", [](const CacheStats& s) { return double(s.steps); }},
+    {{"aborted_steps", kCounter, "", "Steps that were aborted."}, "", [](const CacheStats& s) { return double(s.aborted_steps); }},
     {{"refused_entries", kCounter, "", "Entries of steps that were not admitted."},
      "",
-     [](const Stats& s) { return double(s.refused_entries); }},
-    {{"num_preemptions", kCounter, "", "Sequences that were preempted."}, "", [](const Stats& s) { return double(s.preemptions); }},
-    {{"forks", kCounter, "", "Sequences that were forked."}, "", [](const Stats& s) { return double(s.forks); }},
+     [](const CacheStats& s) { return double(s.refused_entries); }},
+    {{"num_preemptions", kCounter, "", "Sequences that were preempted."}, "", [](const CacheStats& s) { return double(s.preemptions); }},
+    {{"forks", kCounter, "", "Sequences that were forked."}, "", [](const CacheStats& s) { return double(s.forks); }},
     {{"block_copies", kCounter, "", "Blocks that were copied for a sequence that writes to a shared one."},
      "",
-     [](const Stats& s) { return double(s.copies); }},
+     [](const CacheStats& s) { return double(s.copies); }},
     {{"evicted_pages", kCounter, "", "Pages whose cached content was evicted."},
      "",
-     [](const Stats& s) { return double(s.evicted_pages); }},
-    {{"evicted_blocks", kCounter, "", "Cached blocks that were evicted."}, "", [](const Stats& s) { return double(s.evicted_blocks); }},
+     [](const CacheStats& s) { return double(s.evicted_pages); }},
+    {{"evicted_blocks", kCounter, "", "Cached blocks that were evicted."},
+     "",
+     [](const CacheStats& s) { return double(s.evicted_blocks); }},
     {{"page_hand_overs", kCounter, "", "Pages that moved from one group of layers to another."},
      "",
-     [](const Stats& s) { return double(s.hand_overs); }},
-    {{"checkpoints", kCounter, "", "Boundaries whose states were kept."}, "", [](const Stats& s) { return double(s.checkpoints); }},
+     [](const CacheStats& s) { return double(s.hand_overs); }},
+    {{"checkpoints", kCounter, "", "Boundaries whose states were kept."}, "", [](const CacheStats& s) { return double(s.checkpoints); }},
     {{"checkpoints_given_up", kCounter, "", "Boundaries that lost a state to a newer one: checkpoint_bytes."},
      "",
-     [](const Stats& s) { return double(s.checkpoints_given_up); }},
+     [](const CacheStats& s) { return double(s.checkpoints_given_up); }},
     {{"checkpoints_declined", kCounter, "", "Boundaries whose state was not kept: pinned ones fill checkpoint_bytes."},
      "",
-     [](const Stats& s) { return double(s.checkpoints_declined); }},
-    {{"checkpoint_bytes", kGauge, "bytes", "States that are kept now."}, "", [](const Stats& s) { return double(s.checkpoint_bytes); }},
-    {{"pins", kGauge, "", "Pins that are held."}, "", [](const Stats& s) { return double(s.pins); }},
-    {{"pinned_tokens", kGauge, "", "Tokens of all pins."}, "", [](const Stats& s) { return double(s.pinned_tokens); }},
+     [](const CacheStats& s) { return double(s.checkpoints_declined); }},
+    {{"checkpoint_bytes", kGauge, "bytes", "States that are kept now."},
+     "",
+     [](const CacheStats& s) { return double(s.checkpoint_bytes); }},
+    {{"pins", kGauge, "", "Pins that are held."}, "", [](const CacheStats& s) { return double(s.pins); }},
+    {{"pinned_tokens", kGauge, "", "Tokens of all pins."}, "", [](const CacheStats& s) { return double(s.pinned_tokens); }},
     {{"pins_given_up", kCounter, "", "Soft pins that were ended to make room."},
      "",
-     [](const Stats& s) { return double(s.pins_given_up); }},
-    {{"holds", kGauge, "", "Holds: blocks that stay while their bytes leave."}, "", [](const Stats& s) { return double(s.holds); }},
-    {{"held_parts", kGauge, "", "Parts of all holds."}, "", [](const Stats& s) { return double(s.held_parts); }},
+     [](const CacheStats& s) { return double(s.pins_given_up); }},
+    {{"holds", kGauge, "", "Holds: blocks that stay while their bytes leave."}, "", [](const CacheStats& s) { return double(s.holds); }},
+    {{"held_parts", kGauge, "", "Parts of all holds."}, "", [](const CacheStats& s) { return double(s.held_parts); }},
     {{"units_given_up", kCounter, "", "Units that were reported to be stored, and not taken."},
      "",
-     [](const Stats& s) { return double(s.units_given_up); }},
-    {{"loads", kGauge, "", "Loads in progress."}, "", [](const Stats& s) { return double(s.loads); }},
+     [](const CacheStats& s) { return double(s.units_given_up); }},
+    {{"loads", kGauge, "", "Loads in progress."}, "", [](const CacheStats& s) { return double(s.loads); }},
     {{"cache_host_bytes", kGauge, "bytes", "Memory of the bookkeeping, taken when the cache was created."},
      "",
-     [](const Stats& s) { return double(s.host_bytes); }},
+     [](const CacheStats& s) { return double(s.host_bytes); }},
 };
 
 }  // namespace
 
 void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out) {
   out->begin({"cache_config", MetricType::kInfo, "", "The plan."});
-  std::vector<Counted<Stats>> all;
+  std::vector<Counted<CacheStats>> all;
   for (const MetricsSource& source : sources) {
     if (source.cache == nullptr) continue;
-    Counted<Stats>& counted = all.emplace_back(Counted<Stats>{source.labels, {}});
+    Counted<CacheStats>& counted = all.emplace_back(Counted<CacheStats>{source.labels, {}});
     counted.stats.struct_size = sizeof counted.stats;
     source.cache->stats(&counted.stats);
     const Config& config = source.cache->config();
@@ -118,7 +122,7 @@ void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out
       out->sample(labels, 1);
     }
   }
-  write_fields<Stats>(kFields, all, out);
+  write_fields<CacheStats>(kOfCache, all, out);
 }
 
 }  // namespace quire

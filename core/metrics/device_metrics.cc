@@ -14,15 +14,15 @@ struct Shard {
   Memory::Counts counts;
 };
 
-constexpr MetricField<Shard> kFields[] = {
-    {{"memory_bytes", MetricType::kGauge, "bytes", "Bytes of the shard's regions."}, "", [](const Shard& s) { return double(s.bytes); }},
-    {{"prepared_steps", MetricType::kCounter, "", "Steps whose zeroes and copies were queued."},
+constexpr MetricField<Shard> kOfShard[] = {
+    {{"memory_bytes", kGauge, "bytes", "Bytes of the shard's regions."}, "", [](const Shard& s) { return double(s.bytes); }},
+    {{"prepared_steps", kCounter, "", "Steps whose zeroes and copies were queued."},
      "",
      [](const Shard& s) { return double(s.counts.prepared_steps); }},
-    {{"memory_zeroed_bytes", MetricType::kCounter, "bytes", "Bytes that steps zeroed."},
+    {{"memory_zeroed_bytes", kCounter, "bytes", "Bytes that steps zeroed."},
      "",
      [](const Shard& s) { return double(s.counts.zeroed_bytes); }},
-    {{"memory_copied_bytes", MetricType::kCounter, "bytes", "Bytes that steps copied."},
+    {{"memory_copied_bytes", kCounter, "bytes", "Bytes that steps copied."},
      "",
      [](const Shard& s) { return double(s.counts.copied_bytes); }},
 };
@@ -53,8 +53,8 @@ void write_device_metrics(std::span<const MetricsSource> sources, Exposition* ou
     add_label("device_name", (*opened.begin())->info().name, &more);
     out->sample(more, 1);
   }
-  write_fields<Shard>(kFields, shards, out);
-  out->begin({"ops", MetricType::kCounter, "", "Ops of the driver that the engine called, by name and by whether they were queued."});
+  write_fields<Shard>(kOfShard, shards, out);
+  out->begin({"ops", kCounter, "", "Ops of the driver that the engine called, by name and by whether they were queued."});
   for (const auto& [labels, opened] : devices) {
     for (size_t i = 0; i < kOpNames.size(); ++i) {
       OpCounts::Count sum;

@@ -11,6 +11,8 @@
 namespace quire {
 
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram, kInfo };
+inline constexpr auto kCounter = MetricType::kCounter;
+inline constexpr auto kGauge = MetricType::kGauge;
 
 struct MetricFamily {
   const char* name;  // without quire_ and without what the type appends; ends with the unit, if any

@@ -7,8 +7,6 @@
 namespace quire {
 namespace {
 
-constexpr auto kCounter = MetricType::kCounter;
-constexpr auto kGauge = MetricType::kGauge;
 using All = quire_tiers_stats;
 using Each = quire_tier_stats;
 using Tickets = quire_connector_stats;

@@ -12,7 +12,7 @@ silent="warning: Member ($silent) of [^ ]+ [^ ]+ is not documented"
 # pages OUTPUT: makes them in the current folder, prints what must not be there, fails when there is any.
 pages() {
   local header
-  for header in abi/include/quire/*.h plugins/zmq/include/quire/*.h; do # Doxygen is silent about all that a file without words holds
+  for header in abi/include/quire/*.h plugins/{zmq,exporter}/include/quire/*.h; do # Doxygen is silent about all that a file without words holds
     head -1 "$header" | grep -q "^/\* quire/$(basename "$header"): " || { echo "$header: does not begin with what it is"; return 1; }
   done
   mkdir -p "$1"
@@ -30,7 +30,7 @@ trap 'rm -rf "$work"' EXIT
 refused() { # refused NAME HEADER SED
   rm -rf "$work/tree"
   mkdir "$work/tree"
-  cp -r --parents abi docs plugins/zmq/include "$work/tree/"
+  cp -r --parents abi docs plugins/zmq/include plugins/exporter/include "$work/tree/"
   sed -i "$3" "$work/tree/abi/include/quire/$2"
   cmp -s "$work/tree/abi/include/quire/$2" "abi/include/quire/$2" && { echo "FAILED: the seeded break '$1' changed nothing"; exit 1; }
   if (cd "$work/tree" && pages "$work/pages") >"$work/log"; then echo "FAILED: nobody noticed: $1"; exit 1; fi

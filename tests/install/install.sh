@@ -113,6 +113,22 @@ else
   echo "skipped: libquire_zmq was not built, so nothing is built against it"
 fi
 
+# The exporter of metrics, in the same ways.
+if pkg-config --exists quire-exporter; then
+  mkdir "$work/exporter"
+  printf '#include <quire/exporter.h>\nint main(void) { return quire_exporter_create(0, 0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }\n' >"$work/exporter/exporter.c"
+  # shellcheck disable=SC2046
+  gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags quire-exporter) "$work/exporter/exporter.c" -o "$work/exporter/by_pkg_config" $(pkg-config --libs quire-exporter)
+  LD_LIBRARY_PATH=$lib "$work/exporter/by_pkg_config" || { echo "FAILED: the exporter by pkg-config"; exit 1; }
+  { printf 'cmake_minimum_required(VERSION 3.25)\nproject(exporter LANGUAGES C)\nfind_package(quire REQUIRED)\n'
+    printf 'add_executable(by_cmake exporter.c)\ntarget_link_libraries(by_cmake PRIVATE quire::exporter)\n'; } >"$work/exporter/CMakeLists.txt"
+  "$cmake" -S "$work/exporter" -B "$work/exporter/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/exporter/build" >>"$work/log" 2>&1 && "$work/exporter/build/by_cmake" || { cat "$work/log"; exit 1; }
+  echo "quire-exporter: builds by pkg-config and by CMake"
+else
+  echo "skipped: libquire_exporter was not built, so nothing is built against it"
+fi
+
 # Another major or minor version is refused.
 for version in 2 0.1; do
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\nfind_package(quire %s REQUIRED)\n' $version >"$work/CMakeLists.txt"

@@ -98,16 +98,18 @@ has quire-connector-host 'lib.*/quire/0/libquire_connector_host\.so'
 for name in file redis; do  # where what they need was found
   [ ! -e "$build/lib/quire/0/libquire_connector_$name.so" ] || has "quire-connector-$name" "lib.*/quire/0/libquire_connector_$name\.so"
 done
-if [ -e "$build/lib/libquire_zmq.so.0" ]; then  # where libzmq was found
-  has libquire-zmq0 'lib.*/libquire_zmq\.so\.0'
-  has libquire-zmq-dev 'include/quire/zmq\.h' 'lib.*/libquire_zmq\.so' 'lib.*/pkgconfig/quire-zmq\.pc' 'lib.*/cmake/quire/quireZmqTargets\.cmake'
-  dpkg-deb -e "$(ls "$work"/libquire-zmq0_*.deb)" "$work/zmq_control"
-  nm -D --defined-only "$(find "$work/all" -name 'libquire_zmq.so.0.*')" | awk '$3 ~ /@@?QUIRE_ZMQ/ { sub(/@@/, "@", $3); print $3 }' | sort >"$work/exported"
-  sed -nE 's/^ (quire_\S+@QUIRE_ZMQ\S+) .*/\1/p' "$work/zmq_control/symbols" | sort | diff - "$work/exported" ||
-    { echo "FAILED: cmake/debian/zmq/symbols (<) is not what libquire_zmq exports (>)"; exit 1; }
-  diff <(echo "libquire_zmq 0 libquire-zmq0 (>= $(dpkg-deb -f "$(ls "$work"/libquire-zmq0_*.deb)" Version))") "$work/zmq_control/shlibs" ||
-    { echo "FAILED: cmake/debian/zmq/shlibs (>) is not of this version (<)"; exit 1; }
-fi
+for name in zmq exporter; do  # where what they need was found
+  [ -e "$build/lib/libquire_$name.so.0" ] || continue
+  node=QUIRE_${name^^}
+  has "libquire-${name}0" "lib.*/libquire_$name\.so\.0"
+  has "libquire-$name-dev" "include/quire/$name\.h" "lib.*/libquire_$name\.so" "lib.*/pkgconfig/quire-$name\.pc" "lib.*/cmake/quire/quire${name^}Targets\.cmake"
+  dpkg-deb -e "$(ls "$work/libquire-${name}0_"*.deb)" "$work/${name}_control"
+  nm -D --defined-only "$(find "$work/all" -name "libquire_$name.so.0.*")" | awk -v node="@@?$node" '$3 ~ node { sub(/@@/, "@", $3); print $3 }' | sort >"$work/exported"
+  sed -nE "s/^ (quire_\S+@$node\S+) .*/\1/p" "$work/${name}_control/symbols" | sort | diff - "$work/exported" ||
+    { echo "FAILED: cmake/debian/$name/symbols (<) is not what libquire_$name exports (>)"; exit 1; }
+  diff <(echo "libquire_$name 0 libquire-${name}0 (>= $(dpkg-deb -f "$(ls "$work/libquire-${name}0_"*.deb)" Version))") "$work/${name}_control/shlibs" ||
+    { echo "FAILED: cmake/debian/$name/shlibs (>) is not of this version (<)"; exit 1; }
+done
 dpkg-deb -c "$(ls "$work"/libquire0_*.deb)" | grep -E 'libquire\.so$|\.h$|quire/0/' && { echo "FAILED: libquire0 holds what belongs to others"; exit 1; }
 
 # asks KIND MODULE: the module's package asks for the ABI that the header of its kind has, and the library provides that.

@@ -1,4 +1,5 @@
 /* The code of docs/metrics.md: the text of a cache without tiers. */
+#include <quire/exporter.h>
 #include <quire/metrics.h>
 #include <quire/quire.h>
 #include <stdio.h>
@@ -43,6 +44,10 @@ int main(void) {
     ok = strstr(text, line) != NULL;
   }
   free(text);
+  quire_metrics_source other = {0};
+  other.labels.data = "1";
+  other.labels.len = 1; /* refused before it listens */
+  ok = ok && serve_metrics(&other, 1, &err) == NULL && err.code == QUIRE_INVALID_ARGUMENT;
   quire_cache_release(cache);
   quire_config_release(config);
   quire_model_release(model);
