@@ -26,6 +26,7 @@ Outcome Session::open(const Library& library, const Config& config, std::shared_
 Outcome Session::map(const Config& config) {
   buffer_bytes_ = (config.object_bytes + kSealBytes + kPage - 1) / kPage * kPage;
   num_buffers_ = config.buffers;
+  num_threads_ = config.threads;
   free_.reserve(num_buffers_);
   const uint64_t bytes = buffer_bytes_ * num_buffers_;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -77,14 +78,9 @@ void Session::give_back(uint8_t* buffer, bool settled) {
   ++num_quarantined_;
 }
 
-uint64_t Session::num_quarantined() {
+bool Session::is_worn_out() {
   const std::lock_guard guard(lock_);
-  return num_quarantined_;
-}
-
-bool Session::has_any() {
-  const std::lock_guard guard(lock_);
-  return num_quarantined_ < num_buffers_;
+  return num_buffers_ - num_quarantined_ < num_threads_;
 }
 
 }  // namespace quire::mooncake

@@ -30,9 +30,8 @@ class Session {
   uint8_t* take();
   // settled: nothing writes it any more. Otherwise it is not given out again.
   void give_back(uint8_t* buffer, bool settled);
-  uint64_t num_quarantined();
-  // Whether take() can succeed, now or when calls return.
-  bool has_any();
+  // Whether what is not quarantined is too little for all threads.
+  bool is_worn_out();
 
  private:
   explicit Session(const Library& library) : library_(library) {}
@@ -44,6 +43,7 @@ class Session {
   std::span<uint8_t> memory_;
   uint64_t buffer_bytes_ = 0;
   uint64_t num_buffers_ = 0;
+  uint64_t num_threads_ = 0;
   std::mutex lock_;  // of what follows
   std::vector<uint8_t*> free_;
   uint64_t num_quarantined_ = 0;

@@ -14,7 +14,7 @@ namespace quire::mooncake {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
-constexpr char kQuarantined[] = "all staging memory is quarantined: the library may still write into it";
+constexpr char kQuarantined[] = "staging memory is quarantined: the library may still write into it";
 constexpr int64_t kFull = 5'000'000'000;  // nanoseconds for which a store is called full after a refusal
 
 }  // namespace
@@ -70,10 +70,10 @@ void Worker::loop() {
   }
 }
 
-// Whether the store answers; it is opened if it is not open, or if a failed transfer may still write into all of its staging memory.
+// Whether the store answers; it is opened if it is not open, or if failed transfers may still write into too much of its staging memory.
 Outcome Worker::try_store() {
   session_ = shared_->session();
-  if (session_ != nullptr && !session_->has_any()) {
+  if (session_ != nullptr && session_->is_worn_out()) {
     shared_->set_session(nullptr);
     session_.reset();
   }
@@ -91,7 +91,7 @@ Outcome Worker::try_store() {
 }
 
 Outcome Worker::ask_master() {
-  if (!session_->has_any()) return {QUIRE_UNAVAILABLE, 0, kQuarantined};
+  if (session_->is_worn_out()) return {QUIRE_UNAVAILABLE, 0, kQuarantined};
   const std::string name = shared_->config.prefix + "is-anybody-there";
   const int answer = shared_->library.is_exist(session_->store(), name.c_str());
   if (answer >= 0) return {};
