@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <new>
 #include <utility>
 
 #include "plugins/mooncake/library.h"
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 constexpr auto kLease = std::chrono::seconds(5);
 
 constexpr int64_t kInternal = -1;
+constexpr int64_t kNoMemory = -10;
 constexpr int64_t kNoRoom = -200;
 constexpr int64_t kInvalid = -600;
 constexpr int64_t kNotFound = -704;
@@ -93,6 +95,8 @@ int64_t answered(Call call, const std::string& key, Do otherwise) {
   try {
     const Act act = FakeMooncake::get().begin(call, key);
     return act.answer && !act.writes_late ? *act.answer : otherwise(act);
+  } catch (const std::bad_alloc&) {
+    return kNoMemory;
   } catch (const std::exception&) {
     return kInternal;
   }
