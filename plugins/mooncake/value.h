@@ -1,4 +1,4 @@
-// An object as the store keeps it: its bytes, and behind them a seal of 40 bytes that says what
+// An object as the store keeps it: its bytes, and after them a seal of 40 bytes that says what
 // they are. Mooncake gives values that are short, empty, or of another key, and says that it worked
 // (kvcache-ai/Mooncake#3465, #4153); the seal shows it.
 //
