@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "plugins/mooncake/answers.h"
 #include "rig.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
@@ -55,7 +56,7 @@ TEST_F(MooncakeLate, NothingIsWrittenWhenCallsThatHungGoOn) {
     ASSERT_EQ(client.store(key(1), content(1, kObject)).code, QUIRE_OK);
     all_gets({.waits = true});
     std::vector<Bytes> memories(6, Bytes(kObject, 0));
-    const Batch batch = loads(&memories, cancels ? -1 : clock_now() + 100 * kMillisecond);
+    const Batch batch = loads(&memories, cancels ? -1 : clock_now() + kSecond);
     const auto begin = Clock::now();
     ASSERT_EQ(client.submit(batch), memories.size());
     ASSERT_TRUE(becomes_true([&] { return fake().num_waiting() == 3; }));
@@ -63,7 +64,7 @@ TEST_F(MooncakeLate, NothingIsWrittenWhenCallsThatHungGoOn) {
       for (const quire_ticket& ticket : batch.tickets()) client.cancel(ticket.ticket);
     }
     for (const auto& [ticket, end] : client.wait(memories.size())) EXPECT_EQ(end.code, cancels ? QUIRE_CANCELLED : QUIRE_DEADLINE_EXCEEDED);
-    EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(1000));
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4));
     for (size_t i = 0; i < memories.size(); ++i) std::memset(memories[i].data(), static_cast<int>(i), memories[i].size());
     fake().reset();
     ASSERT_TRUE(becomes_true([&] { return fake().num_waiting() == 0; }));
@@ -124,7 +125,7 @@ TEST_F(MooncakeLate, NothingIsReadWhenStoresThatHungGoOn) {
   for (size_t i = 0; i < memories.size(); ++i) {
     Layout layout = dense(0, kObject);
     layout.runs[0].address = reinterpret_cast<uintptr_t>(memories[i].data());
-    batch.store(key(1 + i), layout.runs, kObject).deadline_ns = clock_now() + 150 * kMillisecond;
+    batch.store(key(1 + i), layout.runs, kObject).deadline_ns = clock_now() + kSecond;
   }
   ASSERT_EQ(client.submit(batch), memories.size());
   ASSERT_TRUE(becomes_true([&] { return fake().num_waiting() == 2; }));
@@ -138,13 +139,13 @@ TEST_F(MooncakeLate, NothingIsReadWhenStoresThatHungGoOn) {
 
 // Every worker is in a call that does not return.
 TEST_F(MooncakeLate, WhenAllCallsHangTicketsFailAtOnce) {
-  Client client = open(", \"threads\": 2, \"timeout_ms\": 100");
+  Client client = open(", \"threads\": 2, \"timeout_ms\": 300");
   ASSERT_EQ(client.store(key(1), content(1, 1000)).code, QUIRE_OK);
   fake().set_script([](Call, const std::string&) { return Act{.waits = true}; });
   std::vector<Bytes> memories(5, Bytes(1000, 0));
-  const Batch batch = loads(&memories, -1);
+  const Batch batch = loads(&memories, clock_now() + 10 * kSecond);
   ASSERT_EQ(client.submit(batch), memories.size());
-  for (const auto& [ticket, end] : client.wait(memories.size())) EXPECT_EQ(end.code, QUIRE_UNAVAILABLE);
+  for (const auto& [ticket, end] : client.wait(memories.size())) ASSERT_EQ(end.code, QUIRE_UNAVAILABLE);
   EXPECT_EQ(client.health().state, QUIRE_CONNECTOR_DOWN);
   const auto begin = Clock::now();
   for (int i = 0; i < 20; ++i) {
@@ -169,7 +170,7 @@ TEST_F(MooncakeLate, OneHungCallLeavesTheOthers) {
   EXPECT_EQ(client.run(batch).begin()->second.code, QUIRE_DEADLINE_EXCEEDED);
   const auto begin = Clock::now();
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(client.holds(key(2), content(2, kObject)));
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20)) << "not timeout_ms";
   EXPECT_EQ(client.health().state, QUIRE_CONNECTOR_UP);
   fake().reset();
 }
@@ -201,8 +202,8 @@ TEST_F(MooncakeLate, WhenAllStagingIsQuarantinedTheStoreIsOpenedAnew) {
 
 // No new store while a call of the old one has not returned: staging memory has a bound.
 TEST_F(MooncakeLate, AHungCallKeepsTheOldStoreAndItsMemory) {
-  Client client = open(", \"threads\": 2, \"buffers\": 2, \"timeout_ms\": 100");
-  for (uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(client.store(key(i), content(i, kObject)).code, QUIRE_OK);
+  Client client = open(", \"threads\": 2, \"buffers\": 2, \"timeout_ms\": 500");
+  for (uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(client.store(key(i), content(i, 5000)).code, QUIRE_OK);
   const uint64_t setups = fake().num_calls(Call::kSetup);
   fake().set_script([hung = name_of(key(2))](Call call, const std::string& name) {
     if (call != Call::kGet) return Act{};
@@ -217,7 +218,7 @@ TEST_F(MooncakeLate, AHungCallKeepsTheOldStoreAndItsMemory) {
   EXPECT_EQ(fake().num_calls(Call::kSetup), setups);
   fake().reset();
   EXPECT_TRUE(becomes_true([&] { return client.health().state == QUIRE_CONNECTOR_UP; }));
-  EXPECT_TRUE(client.holds(key(2), content(2, kObject)));
+  EXPECT_TRUE(client.holds(key(2), content(2, 5000)));
 }
 
 // Closing does not wait for a call that hangs. Its thread ends when the call does, and the store with it.
@@ -253,7 +254,8 @@ TEST_F(MooncakeLate, AnythingAtAnyTime) {
     Act act;
     act.waits = n % 23 == 0;
     if (n % 17 == 0) act.answer = std::array<int64_t, 6>{-800, -900, -707, -200, -12345, -1}[n % 6];
-    act.writes_late = act.answer && call == Call::kGet;
+    // Not after answers that come when no byte moves any more.
+    act.writes_late = act.answer && call == Call::kGet && !mooncake::is_settled(*act.answer);
     if (n % 19 == 0) act.alters = [n](std::string* value) { (*value)[n % value->size()] ^= 4; };
     return act;
   });

@@ -93,7 +93,7 @@ TEST_F(MooncakeProcesses, TicketsWithoutMemoryFailAndTheStoreGoesOn) {
   const Bytes object = content(1, 1'300'000);
   ASSERT_EQ(client.store(key(1), object).code, QUIRE_OK);
   uint64_t refused = 0, ended = 0;
-  for (int64_t after = 0; after < 120; ++after) {
+  for (int64_t after = 0; after < 120; after += static_cast<int64_t>(kSlowness)) {
     const Layout read = {{{0, 0, 100, 3, 100, 0, 400'000}}, 300};
     const Key fresh = key(100 + static_cast<uint64_t>(after));
     Starved starved;
