@@ -1,13 +1,19 @@
 // Calls that hang, and calls that go on writing after they answered: tickets end in time, not one byte arrives late in memory that is used
 // again, and staging memory that may still be written is not used.
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "plugins/mooncake/answers.h"
 #include "rig.h"
+#include "tests/unit/fork_when_quiet.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 
@@ -240,6 +246,35 @@ TEST_F(MooncakeLate, ClosingLeavesACallThatHangs) {
   fake().reset();
   EXPECT_TRUE(becomes_true([&] { return fake().num_stores() == 0; }));
   for (const Bytes& memory : memories) EXPECT_EQ(late_bytes(memory, 7), 0);
+}
+
+// A process that ends while a thread is left in a call waits for it: the library would be cleaned up under it.
+TEST_F(MooncakeLate, TheEndOfAProcessWaitsForAThreadThatWasLeft) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer allows a child no threads";
+#endif
+  const std::string done = directory() + "/done";
+  const pid_t child = fork_when_quiet();
+  if (child == 0) {
+    fake().set_script([done](Call call, const std::string&) {
+      if (call == Call::kGet) {  // a call that takes three seconds, and then says that it was there
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+        std::ofstream(done) << "done";
+      }
+      return Act{};
+    });
+    {
+      Client client = open(", \"threads\": 1");
+      std::vector<Bytes> memories(1, Bytes(10, 0));
+      client.submit(loads(&memories, -1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe)
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(std::filesystem::exists(done));
 }
 
 // Errors, waits and late bytes at random, tickets cancelled and overdue: each ends once, what is loaded is right, and nothing is late.
