@@ -75,7 +75,7 @@ quire_code Client::try_open(const Subject& subject, const std::string& config, E
   return code;
 }
 
-Client::Client(const Subject& subject, const std::string& config) : runtime_(make_runtime()) {
+Client::Client(const Subject& subject, const std::string& config) : runtime_(make_runtime()), lists_(subject.lists) {
   Error err;
   EXPECT_EQ(quire_connector_open(runtime_, text(subject.connector), text(config), &connector_, &err), QUIRE_OK) << err.message;
   info_.struct_size = sizeof info_;
@@ -84,7 +84,10 @@ Client::Client(const Subject& subject, const std::string& config) : runtime_(mak
 }
 
 Client::Client(Client&& other) noexcept
-    : runtime_(std::exchange(other.runtime_, nullptr)), connector_(std::exchange(other.connector_, nullptr)), info_(other.info_) {}
+    : runtime_(std::exchange(other.runtime_, nullptr)),
+      connector_(std::exchange(other.connector_, nullptr)),
+      info_(other.info_),
+      lists_(other.lists_) {}
 
 void Client::close() {
   quire_connector_release(std::exchange(connector_, nullptr));
@@ -214,6 +217,26 @@ std::map<Key, uint64_t> Client::list(uint64_t capacity) {
     }
   } while (cursor != 0);
   return objects;
+}
+
+std::map<Key, uint64_t> Client::found(const std::vector<Key>& keys) {
+  std::map<Key, uint64_t> objects;
+  const std::vector<uint64_t> found = sizes(keys);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (found[i] != 0) objects[keys[i]] = found[i];
+  }
+  return objects;
+}
+
+testing::AssertionResult Client::keeps(const std::map<Key, uint64_t>& objects) {
+  std::map<Key, uint64_t> there;
+  if (lists_) there = list();
+  for (const auto& [key, size] : objects) {
+    if (lists_) break;
+    there.merge(found({key}));
+  }
+  if (there == objects) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "it has " << there.size() << " objects, must be " << objects.size() << ", or their sizes differ";
 }
 
 }  // namespace quire::kit

@@ -53,6 +53,7 @@ struct Subject {
   bool evicts = true;    // when it is full; otherwise stores end RESOURCE_EXHAUSTED
   bool leases = true;    // grants leases of some seconds
   bool instant = false;  // tickets end before they can be cancelled
+  bool lists = true;     // its objects
 };
 std::ostream& operator<<(std::ostream& out, const Subject& subject);
 std::string name_of(const testing::TestParamInfo<Subject>& info);
@@ -160,11 +161,16 @@ class Client {
   // That the object is there with these bytes.
   [[nodiscard]] testing::AssertionResult holds(const Key& key, const Bytes& object);
   std::map<Key, uint64_t> list(uint64_t capacity = 100);
+  // Those of these that are there, by look-ups.
+  std::map<Key, uint64_t> found(const std::vector<Key>& keys);
+  // That these are its objects, with their sizes. Where it cannot list: that it has them.
+  [[nodiscard]] testing::AssertionResult keeps(const std::map<Key, uint64_t>& objects);
 
  private:
   quire_runtime* runtime_ = nullptr;
   quire_connector* connector_ = nullptr;
   quire_connector_info info_{};
+  bool lists_ = true;
 };
 
 }  // namespace quire::kit

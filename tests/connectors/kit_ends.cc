@@ -207,7 +207,7 @@ TEST_P(ConnectorKit, OpenedAgainItKeepsOrForgets) {
   }
   Client client = open(16 * kMiB);
   if (!persists) objects.clear();
-  EXPECT_EQ(client.list(), objects);
+  EXPECT_TRUE(client.keeps(objects));
   for (uint64_t i = 0; persists && i < 50; ++i) EXPECT_TRUE(client.holds(key(i), content(i, 1 + i * 1777))) << i;
 }
 

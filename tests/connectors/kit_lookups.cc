@@ -40,7 +40,7 @@ TEST_P(ConnectorKit, RemovedObjectsAreGoneAndCanBeStoredAnew) {
     Bytes out;
     EXPECT_EQ(client.load(key(1), 0, 1, &out).code, QUIRE_NOT_FOUND);
     EXPECT_FALSE(client.has(key(1)));
-    EXPECT_TRUE(client.list().empty());
+    EXPECT_TRUE(client.keeps({}));
   }
 }
 
@@ -54,6 +54,7 @@ TEST_P(ConnectorKit, LeasesDoNotKeepFromRemoval) {
 }
 
 TEST_P(ConnectorKit, ListsEveryObjectOnce) {
+  if (!GetParam().lists) GTEST_SKIP() << "it has no listing";
   Client client = open(32 * kMiB);
   std::map<Key, uint64_t> objects;
   for (uint64_t i = 0; i < 300; ++i) {
@@ -71,6 +72,7 @@ TEST_P(ConnectorKit, ListsEveryObjectOnce) {
 }
 
 TEST_P(ConnectorKit, ListsOnlyWhatFitsAndSaysWhenNothingDoes) {
+  if (!GetParam().lists) GTEST_SKIP() << "it has no listing";
   Client client = open(kMiB);
   for (uint64_t i = 0; i < 10; ++i) ASSERT_EQ(client.store(key(i), content(i, 10)).code, QUIRE_OK);
   quire_object_entry items[10];
@@ -86,8 +88,20 @@ TEST_P(ConnectorKit, ListsOnlyWhatFitsAndSaysWhenNothingDoes) {
   EXPECT_EQ(quire_connector_list(client.get(), &cursor, items, 10, &count, keys, 31, &err), QUIRE_OUT_OF_RANGE);
 }
 
+TEST_P(ConnectorKit, WithoutAListingItSaysSo) {
+  if (GetParam().lists) GTEST_SKIP() << "it has one";
+  Client client = open(kMiB);
+  quire_object_entry item;
+  uint8_t keys[64];
+  uint64_t cursor = 0, count = 0;
+  Error err;
+  EXPECT_EQ(quire_connector_list(client.get(), &cursor, &item, 1, &count, keys, sizeof keys, &err), QUIRE_UNIMPLEMENTED);
+  EXPECT_NE(std::string(err.message), "");
+}
+
 // Objects that are there all the time are listed once while others come and go.
 TEST_P(ConnectorKit, ListingsHoldWhileObjectsComeAndGo) {
+  if (!GetParam().lists) GTEST_SKIP() << "it has no listing";
   Client client = open(32 * kMiB);
   for (uint64_t i = 0; i < 100; ++i) ASSERT_EQ(client.store(key(i), content(i, 100)).code, QUIRE_OK);
   for (uint64_t i = 1000; i < 1100; ++i) ASSERT_EQ(client.store(key(i), content(i, 100)).code, QUIRE_OK);
@@ -126,7 +140,9 @@ TEST_P(ConnectorKit, AFullStoreStaysRight) {
       ASSERT_TRUE(client.holds(key(i), content(i, kObject))) << "the newest object is there";
     }
   }
-  const auto there = client.list();
+  std::vector<Key> all;
+  for (uint64_t i = 0; i < kObjects; ++i) all.push_back(key(i));
+  const auto there = GetParam().lists ? client.list() : client.found(all);
   EXPECT_GE(there.size(), 64u) << "the capacity is what was asked for";
   EXPECT_LE(there.size(), 256u);
   EXPECT_EQ(refused == 0, GetParam().evicts);

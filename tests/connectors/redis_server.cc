@@ -51,28 +51,6 @@ const testing::Environment* const kNeedsServer = testing::AddGlobalTestEnvironme
 
 }  // namespace
 
-int64_t clock_now() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
-
-bool becomes_true(const std::function<bool()>& condition) {
-  const auto limit = Clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (Clock::now() >= limit) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (fs::temp_directory_path() / "quire-redis-XXXXXX").string();
-  path_ = mkdtemp(pattern.data()) != nullptr ? pattern : "";
-  EXPECT_NE(path_, "") << "no temporary folder";
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) fs::remove_all(path_, ignored);
-}
-
 RedisServer::RedisServer(std::vector<std::string> options) : options_(std::move(options)) { start(); }
 RedisServer::~RedisServer() { kill(); }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kit.h"
+#include "patience.h"
 
 namespace quire::kit {
 
@@ -22,23 +23,6 @@ inline Subject redis_subject() {
   subject.connector = "redis";
   return subject;
 }
-// Of the runtimes of clients.
-int64_t clock_now();
-// Asks again and again until it is true, for at most twenty seconds.
-[[nodiscard]] bool becomes_true(const std::function<bool()>& condition);
-
-// A folder in that of temporary files, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // A process of redis-server that keeps nothing on disk. It ends with this object, and also with the
 // thread that started it.

@@ -95,7 +95,7 @@ has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'
 has quire-connector-host 'lib.*/quire/0/libquire_connector_host\.so'
-for name in file redis; do  # where what they need was found
+for name in file mooncake redis; do  # where what they need was found
   [ ! -e "$build/lib/quire/0/libquire_connector_$name.so" ] || has "quire-connector-$name" "lib.*/quire/0/libquire_connector_$name\.so"
 done
 for name in zmq exporter; do  # where what they need was found

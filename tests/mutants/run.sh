@@ -49,6 +49,7 @@ tests_of() {  # tests_of FILE
     drivers/common/* | drivers/cpu/*) echo conformance_cpu ;;
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
+    plugins/mooncake/*) echo mooncake_answers mooncake_late mooncake_settings ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
     core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
@@ -64,6 +65,7 @@ targets() {  # targets TESTS: what of them must be built
       unit_c_api | tier_* | metrics_text) echo "$test" quire ;;
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
       host_rules | connector_host) echo "$test" quire_connector_host ;;
+      mooncake_*) echo "$test" quire_connector_mooncake ;;
       *) echo "$test" ;;
     esac
   done
@@ -122,6 +124,9 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
       timeout 300 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;
     host_rules | connector_host)
       relink quire_connector_host "$overlay/libquire_connector_host.so" "$@" >&2 || return 200
+      QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+    mooncake_*)
+      archive=mooncake_store relink quire_connector_mooncake "$overlay/libquire_connector_mooncake.so" "$@" >&2 || return 200
       QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200

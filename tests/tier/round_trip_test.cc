@@ -44,6 +44,10 @@ class RoundTrip : public testing::Test {
 
   std::string settings() const {
     if (std::string(QUIRE_CONNECTOR) == "host") return R"({"bytes": "64MiB"})";
+#if defined(QUIRE_FAKE_MOONCAKE)
+    std::filesystem::create_directories(folder());
+    return std::string(R"({"library": ")") + QUIRE_FAKE_MOONCAKE + R"(", "master": ")" + folder() + "\"}";
+#endif
     return "{\"directory\": \"" + folder() + "\", \"bytes\": \"1GiB\", \"sync\": false}";
   }
 
