@@ -42,8 +42,11 @@ int stream_list(const workload* work) {
 
 int stream_greet(const server* s) {
   const rig* r = s->rig;
-  (void)printf("{\"ready\": true, \"max_tokens\": %u, \"match_unit_tokens\": %u, \"groups\": [",
-               s->work->max_len, r->info.match_unit_tokens);
+  (void)printf(
+      "{\"ready\": true, \"max_tokens\": %u, \"salts\": [\"%s\", \"%s\"], "
+      "\"hash_seed\": \"%" PRIu64 "\", \"match_unit_tokens\": %u, \"groups\": [",
+      s->work->max_len, tenant_salt(0), tenant_salt(1), s->options->seed,
+      r->info.match_unit_tokens);
   for (uint32_t g = 0; g < r->info.num_groups; ++g) {
     const quire_group_info* group = &r->groups[g];
     (void)printf("%s{\"block_tokens\": %u, \"is_state\": %s, \"window\": %" PRIu64
