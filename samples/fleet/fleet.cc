@@ -27,6 +27,7 @@ class Run {
   enum class State { kBlocked, kReady, kSent, kAnswered };
 
   void start();
+  void wait_until_ready();
   void dispatch();
   std::optional<size_t> choose(const Request& request);
   void wait() const;
@@ -88,6 +89,10 @@ void Run::start() {
     engines_.push_back(std::make_unique<Engine>(command, folder_, place, sockets_));
     engines_.back()->start();
   }
+  wait_until_ready();
+}
+
+void Run::wait_until_ready() {
   const auto all_ready = [this] {
     for (const auto& engine : engines_) {
       if (!engine->is_ready()) return false;
@@ -238,13 +243,8 @@ void Run::disturb_store() {
 
 void Run::finish() {
   const auto limit = Clock::now() + kEndPatience;
-  for (const auto& engine : engines_) {
-    while (!engine->is_ready()) {  // it was started again a moment ago
-      wait();
-      follow();
-    }
-    engine->finish();
-  }
+  wait_until_ready();  // one may have been started again a moment ago
+  for (const auto& engine : engines_) engine->finish();
   for (const auto& engine : engines_) {
     while (engine->follow([this](const Answer& answer) { take(answer); })) {
       if (Clock::now() >= limit) throw Failure("an engine does not end");

@@ -8,9 +8,6 @@
 #include "table.h"
 
 namespace fleet {
-
-volatile std::sig_atomic_t arrived_signal = 0;
-
 namespace {
 
 std::vector<Request> workload(const Options& options) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,10 +19,14 @@
 #include "failure.h"
 
 namespace fleet {
+
+volatile std::sig_atomic_t arrived_signal = 0;
+
 namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kLastWords = 2000;  // bytes
+constexpr size_t kFileName = 16;     // bytes, of the longest name of a socket
 
 std::string errno_text() { return std::strerror(errno); }
 
@@ -43,6 +48,9 @@ Folder::Folder() {
   if (mkdtemp(pattern.data()) == nullptr)
     throw Failure("cannot make the folder " + pattern + ": " + errno_text());
   path_ = pattern;
+  if (path_.size() + kFileName < sizeof sockaddr_un{}.sun_path) return;
+  rmdir(path_.c_str());
+  throw Failure("the path of sockets would be too long: " + path_ + "/...; set TMPDIR", kUsage);
 }
 
 Folder::~Folder() {
@@ -137,7 +145,7 @@ bool Process::has_ended() {
 
 void Process::kill() {
   if (is_reaped_) return;
-  ::kill(id_, SIGKILL);
+  ::kill(-id_, SIGKILL);  // its whole group, in case it is a script
   while (waitpid(id_, &status_, 0) < 0 && errno == EINTR) continue;
   is_reaped_ = true;
 }

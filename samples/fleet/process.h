@@ -9,7 +9,8 @@
 
 namespace fleet {
 
-// A new folder among the temporary files, removed at the end with all that is in it.
+// A new folder among the temporary files, removed at the end with all that is in it. Sockets have
+// room in it: their paths are short.
 class Folder {
  public:
   Folder();
@@ -45,7 +46,7 @@ class Process {
 
   // Whether it has ended; then it is reaped.
   bool has_ended();
-  void kill();  // returns when it has ended
+  void kill();  // with its children; returns when it has ended
   int exit_code() const;
   std::string ending() const;  // "exit code 3", "signal 9"
   // The end of what it wrote to standard error.
