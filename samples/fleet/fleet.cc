@@ -1,7 +1,9 @@
 #include "fleet.h"
 
+#include <unistd.h>
 #include <zmq.h>
 
+#include <cstdio>
 #include <optional>
 #include <random>
 #include <set>
@@ -29,7 +31,7 @@ class Run {
   void start();
   void wait_until_ready();
   void dispatch();
-  std::optional<size_t> choose(const Request& request);
+  std::vector<Candidate> ask_views(const Request& request) const;
   void wait() const;
   void follow();
   void take(const Answer& answer);
@@ -39,6 +41,7 @@ class Run {
   Engine* victim();
   void disturb_store();
   void finish();
+  void show_progress(bool is_over);
 
   const Options& options_;
   const Mode& mode_;
@@ -53,6 +56,7 @@ class Run {
   std::set<uint64_t> ready_;                      // ids
   uint64_t in_flight_ = 0;
   uint64_t next_kill_, next_stop_, next_store_kill_;  // answers
+  Clock::time_point next_line_;
   Result result_;
 };
 
@@ -109,32 +113,33 @@ void Run::wait_until_ready() {
 void Run::dispatch() {
   while (in_flight_ < options_.in_flight && !ready_.empty()) {
     const Request& request = requests_[*ready_.begin()];
-    const std::optional<size_t> place = choose(request);
+    const uint64_t tokens = request.prompt.size();
+    const std::vector<Candidate> candidates = ask_views(request);
+    const std::optional<size_t> place = mode_.has_router
+                                            ? choose_by_prefix(candidates, tokens, &random_)
+                                            : choose_random(candidates, &random_);
     if (!place) return;
-    Engine& engine = *engines_[*place];
-    const auto names = engine.layout().names(request.prompt, request.tenant);
-    const uint64_t hit = engine.view().index().hit(names, request.prompt.size());
-    engine.give(request, request.prompt.size() - hit);
+    engines_[*place]->give(request, tokens - candidates[*place].hit);
     states_[request.id] = State::kSent;
     ready_.erase(request.id);
     ++in_flight_;
   }
 }
 
-std::optional<size_t> Run::choose(const Request& request) {
+// No engine gets so many requests that the others have none.
+std::vector<Candidate> Run::ask_views(const Request& request) const {
   const uint64_t most = (2 * options_.in_flight + options_.engines - 1) / options_.engines;
   std::vector<Candidate> candidates(engines_.size());
   std::vector<uint64_t> names;
   for (size_t e = 0; e < engines_.size(); ++e) {
     const Engine& engine = *engines_[e];
     candidates[e].is_free = engine.is_ready() && engine.num_open() < most;
-    if (!candidates[e].is_free || !mode_.has_router) continue;
+    if (!candidates[e].is_free) continue;
     if (names.empty()) names = engine.layout().names(request.prompt, request.tenant);
     candidates[e].hit = engine.view().index().hit(names, request.prompt.size());
     candidates[e].work = engine.work();
   }
-  return mode_.has_router ? choose_by_prefix(candidates, request.prompt.size(), &random_)
-                          : choose_random(candidates, &random_);
+  return candidates;
 }
 
 // Until something arrives, but not for long.
@@ -255,6 +260,15 @@ void Run::finish() {
   }
 }
 
+// A line on a terminal, drawn anew now and then.
+void Run::show_progress(bool is_over) {
+  const auto now = Clock::now();
+  if (isatty(STDERR_FILENO) == 0 || (!is_over && now < next_line_)) return;
+  next_line_ = now + std::chrono::milliseconds(200);
+  std::fprintf(stderr, is_over ? "\r\033[K" : "\r%s: %llu of %zu requests", mode_.name.c_str(),
+               static_cast<unsigned long long>(result_.requests), requests_.size());
+}
+
 Result Run::run() {
   start();
   const auto begin = Clock::now();
@@ -262,11 +276,13 @@ Result Run::run() {
     dispatch();
     wait();
     follow();
+    show_progress(false);
     if (result_.requests == requests_.size()) break;
     disturb();
     disturb_store();
     restart_engines();
   }
+  show_progress(true);
   result_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (store_ && !store_->is_up()) store_->start();
   restart_engines();

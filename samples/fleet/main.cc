@@ -21,15 +21,15 @@ std::vector<Request> workload(const Options& options) {
 void check_alike(const Result& run, const Result& first) {
   for (size_t id = 0; id < run.answers.size(); ++id) {
     if (run.answers[id] != first.answers[id])
-      throw Failure("request " + std::to_string(id) + " has another answer " + run.name + " than " +
-                        first.name,
+      throw Failure("request " + std::to_string(id) + " has another answer in run \"" + run.name +
+                        "\" than in \"" + first.name + "\"",
                     kMismatches);
   }
 }
 
 int run(const Options& options) {
   static const Mode kModes[] = {
-      {"alone", false, false}, {"with a store", true, false}, {"and a router", true, true}};
+      {"alone", false, false}, {"with store", true, false}, {"store and router", true, true}};
   if (!is_program(options.store))
     throw Failure("no program " + options.store + " (Debian: redis-server); --store names another",
                   kUsage);

@@ -28,28 +28,35 @@ bool parse_options(int argc, char** argv, Options* o, int* exit_code) {
       "row is verified. Options after -- are those of quire_engine: model, workload, pool.");
   o->engine = beside_this_program("quire_engine");
   o->engine_options = kWorkload;
-  app.add_option("--engines", o->engines, "engine processes")->check(CLI::Range(1, 64));
-  app.add_option("--in-flight", o->in_flight, "requests at once, of all engines")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--kill", o->kill_every, "kill an engine after every N answers, and restart it")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
-  app.add_option("--stop", o->stop_every, "stop an engine after every N answers, as if it hung")
-      ->check(CLI::Range(uint64_t{1}, UINT64_MAX));
+  const auto number = [&app](const char* name, uint64_t* value, uint64_t least, uint64_t most,
+                             const std::string& help) {
+    const std::string shown = *value != 0 ? " [" + std::to_string(*value) + "]" : "";
+    app.add_option(name, *value, help + shown)
+        ->check(CLI::Range(least, most).description(""))
+        ->type_name("N");
+  };
+  number("--engines", &o->engines, 1, 64, "engine processes");
+  number("--in-flight", &o->in_flight, 1, 4096, "requests at once, of all engines");
+  number("--kill", &o->kill_every, 1, UINT64_MAX,
+         "kill an engine after every N answers; another process takes its place");
+  number("--stop", &o->stop_every, 1, UINT64_MAX,
+         "stop an engine after every N answers, as if it hung");
   app.add_flag("--kill-store", o->kill_store,
-               "kill the store in the middle of each run; it comes "
-               "back empty");
-  app.add_option("--deadline", o->deadline,
-                 "seconds after which a silent engine with requests is killed")
-      ->check(CLI::Range(1, 86400));
-  app.add_option("--seed", o->seed, "of the workload, of routes and of what is killed");
-  app.add_option("--engine", o->engine, "the program quire_engine");
-  app.add_option("--store", o->store, "the program redis-server or valkey-server");
-  app.add_option("--store-bytes", o->store_bytes, "memory of the store")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50));
-  app.add_option("--json", o->json, "write the table to a file");
-  app.add_option("engine_options", o->engine_options, "after --: options of quire_engine");
-  for (CLI::Option* option : app.get_options()) option->capture_default_str();
+               "kill the store in the middle of each run; it comes back empty");
+  number("--deadline", &o->deadline, 1, 86400,
+         "an engine that has requests and says nothing for N seconds is killed");
+  number("--seed", &o->seed, 0, UINT64_MAX, "of the workload, of routes and of what is killed");
+  app.add_option("--engine", o->engine, "the program quire_engine [in the same folder]")
+      ->type_name("FILE");
+  app.add_option("--store", o->store, "the program redis-server or valkey-server [redis-server]")
+      ->type_name("FILE");
+  app.add_option("--store-bytes", o->store_bytes, "memory of the store [256M]")
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50).description(""))
+      ->type_name("BYTES");
+  app.add_option("--json", o->json, "write the table to a file")->type_name("FILE");
+  app.add_option("engine_options", o->engine_options, "after --: options of quire_engine")
+      ->type_name("OPTION");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

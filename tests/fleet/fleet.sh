@@ -45,7 +45,7 @@ run() {
   tail -1 "$work/log" | grep -qE '^verified: [1-9][0-9]* rows, 0 mismatches$' || fail "the last line is: $(tail -1 "$work/log")"
   local requests
   requests=$(sed -nE 's/^[0-9]+ engines, ([0-9]+) requests.*/\1/p' "$work/log")
-  for name in alone 'with a store' 'and a router'; do
+  for name in alone 'with store' 'store and router'; do
     [ "$(field requests "$name")" = "$requests" ] || fail "$name: $(field requests "$name") of $requests requests"
     [ "$(field verified_rows "$name")" -ge "$requests" ] || fail "$name: few rows were verified"
   done
@@ -59,19 +59,19 @@ case $what in
 runs)
   run --seed "$seed"
   cat "$work/log"
-  alone=$(hits alone) store=$(hits 'with a store') router=$(hits 'and a router') all=$(field prompt_tokens alone)
+  alone=$(hits alone) store=$(hits 'with store') router=$(hits 'store and router') all=$(field prompt_tokens alone)
   [ "$(field store_hit_tokens alone)" -eq 0 ] && [ "$(field store_bytes_written alone)" -eq 0 ] || fail "alone there is no store"
   [ $((100 * (store - alone))) -ge $((8 * all)) ] || fail "the store adds less than 8 % of the prompt tokens: $alone, $store"
   [ $((100 * (router - alone))) -ge $((8 * all)) ] || fail "store and router add less than 8 % of the prompt tokens: $alone, $router"
-  moved=$(($(field local_hit_tokens 'and a router') - $(field local_hit_tokens 'with a store')))
+  moved=$(($(field local_hit_tokens 'store and router') - $(field local_hit_tokens 'with store')))
   [ $((100 * moved)) -ge $((5 * all)) ] || fail "the router adds less than 5 % of the prompt tokens to what is hit in pools: $moved"
-  [ "$(field store_bytes_read 'and a router')" -lt "$(field store_bytes_read 'with a store')" ] || fail "with the router more is read"
-  [ "$(field event_batches 'and a router')" -gt 20 ] || fail "few events"
+  [ "$(field store_bytes_read 'store and router')" -lt "$(field store_bytes_read 'with store')" ] || fail "with the router more is read"
+  [ "$(field event_batches 'store and router')" -gt 20 ] || fail "few events"
   [ "$(field engines_started alone)" -eq 3 ] || fail "engines were started again"
   ;;
 kills)
   run --seed "$seed" --kill 9
-  for name in alone 'with a store' 'and a router'; do
+  for name in alone 'with store' 'store and router'; do
     [ "$(field engines_killed "$name")" -ge 5 ] || fail "$name: few were killed"
     [ "$(field engines_started "$name")" -eq $((3 + $(field engines_killed "$name"))) ] || fail "$name: not all were started again"
     [ "$(field requests_sent_again "$name")" -ge 1 ] || fail "$name: nothing was sent again"
@@ -81,14 +81,14 @@ kills)
 store)
   run --seed "$seed" --kill-store
   [ "$(field store_killed alone)" -eq 0 ] || fail "alone there is no store"
-  [ "$(field store_killed 'and a router')" -eq 1 ] || fail "the store was not killed"
+  [ "$(field store_killed 'store and router')" -eq 1 ] || fail "the store was not killed"
   run --seed "$seed" --kill-store --kill 5 --in-flight 6
-  [ "$(field store_killed 'with a store')" -eq 1 ] || fail "the store was not killed"
+  [ "$(field store_killed 'with store')" -eq 1 ] || fail "the store was not killed"
   ;;
 hangs)
   small=(--conversations 12 --open 12 --turns 3 --pool 3M)
   run --seed "$seed" --stop 20 --deadline 3
-  for name in alone 'with a store' 'and a router'; do
+  for name in alone 'with store' 'store and router'; do
     [ "$(field engines_hung "$name")" -ge 1 ] || fail "$name: nothing hung"
     [ "$(field requests_sent_again "$name")" -ge 1 ] || fail "$name: nothing was sent again"
   done
@@ -137,7 +137,7 @@ options)
 signals)
   # ends SIGNAL CODE: in the middle of a run.
   ends() {
-    "$fleet" -- --conversations 3000 --open 12 --pool 3M >"$work/log" 2>&1 &
+    "$fleet" -- --conversations 400 --open 12 --pool 3M >"$work/log" 2>&1 &
     pid=$!
     for ((i = 0; i < 1200; ++i)); do
       below=$(children "$pid")
