@@ -19,15 +19,15 @@ static int pair_is_chosen(const sampler* s, uint32_t request, uint32_t sample, u
 
 static const double boost[3] = {0.6, 2.0, 6.0};
 
+/* One of `of` layers of a kind shows rows of a request: how many that are. */
+static uint64_t shown(uint64_t layers, uint64_t of) {
+  uint64_t each = (layers + of - 1) / of;
+  return each == 0 ? 0 : (layers + each - 1) / each;
+}
+
 /* Layers of which each request shows rows, about. */
 static uint64_t shown_layers(const geometry* g) {
-  uint64_t state = g->num_state == 0
-                       ? 0
-                       : (g->num_state + (g->num_state + 1) / 2 - 1) / ((g->num_state + 1) / 2);
-  uint64_t attention = g->num_attention == 0 ? 0
-                                             : (g->num_attention + (g->num_attention + 2) / 3 - 1) /
-                                                   ((g->num_attention + 2) / 3);
-  return state + attention;
+  return shown(g->num_state, 2) + shown(g->num_attention, 3);
 }
 
 static void set_rates(sampler* s, const workload* work) {

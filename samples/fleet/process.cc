@@ -75,6 +75,7 @@ Process::Process(const std::vector<std::string>& command, const std::string& err
 // Whether exec works is said through a pipe that exec closes.
 void Process::start(const std::vector<std::string>& command, const int* input, const int* output) {
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   int told[2];

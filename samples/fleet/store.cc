@@ -31,7 +31,7 @@ bool is_program(const std::string& program) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (is_executable(folder + "/" + program)) return true;
+    if (is_executable(folder.append("/").append(program))) return true;
   }
   return false;
 }
