@@ -41,7 +41,11 @@ quire_deb(library libquire0 "" "The library that engines link.")
 quire_deb(dev libquire-dev "libquire0 (= ${PROJECT_VERSION})" "Headers, pkg-config file and CMake package.")
 quire_deb(driver_dev libquire-driver-dev "libquire-dev (= ${PROJECT_VERSION})"
   "A driver to copy, and the conformance kit, if it was built.")
-quire_deb(tools quire-tools "libquire0 (>= ${PROJECT_VERSION})" "The quire command line.")
+set(quire_tools_need "libquire0 (>= ${PROJECT_VERSION})")
+if(TARGET quire_zmq)  # quire_engine publishes events
+  string(APPEND quire_tools_need ", libquire-zmq0 (>= ${PROJECT_VERSION})")
+endif()
+quire_deb(tools quire-tools "${quire_tools_need}" "The quire command line.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DRIVER_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)

@@ -1,6 +1,9 @@
 #include "plugins/redis/listing.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +21,31 @@ std::string pattern_of(const std::string& prefix) {
   }
   return pattern + "*";
 }
+
+// While hiredis writes in the thread of a caller, a server that has gone away must not end the process by SIGPIPE. The signal is kept from
+// this thread, and dropped if it came.
+class NoBrokenPipe {
+ public:
+  NoBrokenPipe() {
+    sigset_t pending;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoBrokenPipe() {
+    const timespec now = {};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) continue;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipe(const NoBrokenPipe&) = delete;
+  NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_;
+};
 
 Outcome failed(const Address& address, const std::string& text) {
   return {QUIRE_UNAVAILABLE, 0, "server " + address.text + " cannot be asked: " + text};
@@ -113,6 +141,7 @@ Outcome Listing::read_sizes(uint64_t first, uint64_t count, std::vector<uint64_t
 // The cursor is the number of the next key.
 Outcome Listing::next(uint64_t* cursor, std::span<quire_object_entry> items, uint64_t* count, std::span<uint8_t> keys) {
   *count = 0;
+  const NoBrokenPipe quiet;
   if (items.empty()) return {QUIRE_INVALID_ARGUMENT, 0, "capacity is 0, at least 1"};
   if (*cursor == 0) {
     if (Outcome outcome = collect(); !outcome.ok()) return outcome;

@@ -28,6 +28,8 @@ typedef struct option_row {
   const char* help;
 } option_row;
 
+enum { MOST_ROWS = 16000, ROWS_OF_EACH = 24 };
+
 #define AT(field) offsetof(engine_options, field)
 #define MILLION ((uint64_t)1000000)
 
@@ -55,6 +57,15 @@ static const option_row rows[] = {
     {"--open", OPTION_NUMBER, AT(open), 1, MILLION, "N", "conversations open at once"},
     {"--requests", OPTION_NUMBER, AT(requests), 1, 100 * MILLION, "N", "serve at most N requests"},
     {"--seed", OPTION_NUMBER, AT(seed), 0, UINT64_MAX, "N", "seed of the generator"},
+    {"Service", OPTION_HEADING, 0, 0, 0, "", ""},
+    {"--serve", OPTION_FLAG, AT(serve), 0, 0, "",
+     "read requests from standard input as they arrive, and answer them: lines of JSON"},
+    {"--list-requests", OPTION_FLAG, AT(list), 0, 0, "",
+     "print the workload as such lines, and end"},
+    {"--events", OPTION_TEXT, AT(events), 0, 0, "ENDPOINT",
+     "publish over ZeroMQ which blocks are cached, e.g. ipc:///tmp/events"},
+    {"--event-replays", OPTION_TEXT, AT(event_replays), 0, 0, "ENDPOINT",
+     "where subscribers ask for batches of events that they lost"},
     {"Cache", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--memory", OPTION_CHOICE, AT(memory), 0, 0, "driver|engine|none",
      "whose bytes: the driver's, this program's, or bookkeeping only"},
@@ -80,7 +91,8 @@ static const option_row rows[] = {
     {"Checks", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--verify", OPTION_FLAG, AT(verify), 0, 0, "",
      "recompute sampled rows from scratch and compare"},
-    {"--rows", OPTION_NUMBER, AT(rows), 1, 100 * MILLION, "N", "most rows to verify"},
+    {"--rows", OPTION_NUMBER, AT(rows), 1, 100 * MILLION, "N",
+     "most rows to verify; with --serve about so many of each request"},
     {"--fault", OPTION_CHOICE, AT(fault), 0, 0, "none|swap-block|stale-state|other-prefix",
      "break something on purpose; succeeds when --verify catches it"},
     {"--check", OPTION_NUMBER, AT(check_every), 1, 100 * MILLION, "K",
@@ -106,7 +118,6 @@ static void defaults(engine_options* o) {
   o->batch = 14;
   o->budget = 256;
   o->threads = 2;
-  o->rows = 16000;
 }
 
 static void print_help(void) {
@@ -229,6 +240,11 @@ static int consistent(const engine_options* o) {
   if (o->num_tiers != 0 && o->no_reuse) text = "--tier needs prefix reuse: drop --no-reuse";
   if (o->num_tiers == 0 && (o->unit != 0 || o->token_ns != 0))
     text = "--unit and --token-ns are about tiers: --tier is missing";
+  if (o->serve && o->list) text = "--serve and --list-requests: one of them";
+  if (o->serve && o->outputs != NULL) text = "--outputs: --serve answers on standard output";
+  if (o->event_replays != NULL && o->events == NULL)
+    text = "--event-replays is about events: --events is missing";
+  if (o->events != NULL && o->no_reuse) text = "--events needs prefix reuse: drop --no-reuse";
   if (text == NULL) return ENGINE_OK;
   (void)complain("%s", text);
   return ENGINE_USAGE;
@@ -270,5 +286,6 @@ int options_parse(engine_options* options, int argc, char** argv, int* done) {
     if (rc != ENGINE_OK) return rc;
   }
   if (options->fault != FAULT_NONE) options->verify = 1;
+  if (options->rows == 0) options->rows = options->serve ? ROWS_OF_EACH : MOST_ROWS;
   return consistent(options);
 }

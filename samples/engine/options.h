@@ -26,6 +26,11 @@ typedef struct engine_options {
   uint64_t open;     /* conversations open at once; the next begins when one ends */
   uint64_t requests; /* at most; 0 = all */
   uint64_t seed;
+  /* requests one by one; 0 = the whole workload is known */
+  int64_t list;              /* print the workload as lines of requests */
+  int64_t serve;             /* read such lines, answer them */
+  const char* events;        /* endpoint; NULL = none */
+  const char* event_replays; /* endpoint; NULL = none */
   /* cache */
   int64_t memory; /* enum memory_mode */
   uint64_t pool_bytes;
@@ -44,7 +49,7 @@ typedef struct engine_options {
   uint64_t threads; /* of the CPU driver and of the verification */
   /* checks */
   int64_t verify;
-  uint64_t rows;        /* most rows kept for verification */
+  uint64_t rows;        /* most rows kept for verification; of each request if they are served */
   int64_t fault;        /* enum fault_kind */
   uint64_t check_every; /* quire_cache_verify every so many steps; 0 = never */
   /* output */

@@ -103,7 +103,7 @@ static void* judge_all(void* argument) {
   return NULL;
 }
 
-static void merge(verdict* into, const verdict* v) {
+void oracle_merge(verdict* into, const verdict* v) {
   if (v->rows == 0) return;
   if (into->rows == 0 || v->worst > into->worst) {
     into->worst = v->worst;
@@ -149,7 +149,7 @@ static int judge_in_parallel(verdict* v, hall* h, uint32_t threads) {
   for (uint32_t i = 0; i < started; ++i) {
     (void)pthread_join(judges[i].thread, NULL);
     if (judges[i].rc != ENGINE_OK) rc = judges[i].rc;
-    merge(v, &judges[i].verdict);
+    oracle_merge(v, &judges[i].verdict);
   }
   free(judges);
   return rc;

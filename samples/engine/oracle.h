@@ -25,6 +25,8 @@ typedef struct verdict {
  * mismatches: those are counted). */
 int oracle_verify(verdict* v, const sampler* rows, const geometry* geo, const workload* work,
                   uint32_t threads);
+/* Adds the counts of another verdict. */
+void oracle_merge(verdict* into, const verdict* v);
 /* h(p) for p < len of a sample's symbols, generated anew. Exposed for the test. */
 void oracle_hashes(const workload* work, uint32_t request, uint32_t sample, uint32_t len,
                    uint32_t* prompt_space, uint64_t* hashes);

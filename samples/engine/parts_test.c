@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "line.h"
 #include "oracle.h"
 #include "recompute.h"
 #include "text.h"
@@ -319,6 +320,62 @@ static void test_tier_settings(void) {
   }
 }
 
+static line_cursor line_of(const char* text) { return (line_cursor){text, text + strlen(text)}; }
+
+static void test_lines(void) {
+  const char* text =
+      "{\"b\": [1, 22,333 ], \"bb\" : 7, \"none\": [], \"big\": 1152921504606846977}";
+  line_cursor c = line_of(text);
+  uint64_t value = 0;
+  uint64_t values[3] = {0};
+  EXPECT(line_field(c, "bb", 7, &value) && value == 7);
+  EXPECT(!line_field(c, "bb", 6, &value));
+  EXPECT(!line_field(c, "b", 6, &value));                   /* not a number */
+  EXPECT(!line_field(c, "big", UINT64_C(1) << 60, &value)); /* 2^60 + 1 */
+  EXPECT(!line_field(c, "a", 6, &value));
+  EXPECT(line_seek(&c, "none") && line_elements(c) == 0);
+  c = line_of(text);
+  REQUIRE(line_seek(&c, "b") && line_elements(c) == 3);
+  line_cursor again = c;
+  EXPECT(line_array(&c, 333, values, 3) && values[0] == 1 && values[1] == 22 && values[2] == 333);
+  c = again;
+  EXPECT(!line_array(&c, 332, values, 3));
+  c = again;
+  EXPECT(!line_array(&c, 333, values, 2)); /* there is another one */
+  c = line_of("[1 2]");
+  EXPECT(!line_array(&c, 9, values, 2));
+  c = line_of("[1, 2");
+  EXPECT(!line_array(&c, 9, values, 2) && line_elements(line_of("[1, 2")) == 2);
+}
+
+/* Rows of one request leave; the others keep their values. */
+static void test_split(void) {
+  layer_shape shapes[2] = {{.row = 3}, {.row = 2}};
+  const geometry geo = {.layers = shapes, .num_layers = 2, .max_row = 3};
+  kept_row rows[8];
+  float values[32];
+  sampler all = {.geo = &geo, .rows = rows, .values = values};
+  for (uint32_t i = 0; i < 8; ++i) {
+    uint32_t shape = i % 2;
+    rows[i] = (kept_row){.request = i % 3, .shape = shape, .position = i, .offset = all.num_values};
+    for (uint32_t k = 0; k < shapes[shape].row; ++k) values[all.num_values++] = (float)(10 * i + k);
+    ++all.num_rows;
+  }
+  sampler out;
+  REQUIRE(sampler_split(&all, 1, &out) == ENGINE_OK);
+  EXPECT(out.num_rows == 3 && all.num_rows == 5);
+  for (int side = 0; side < 2; ++side) {
+    const sampler* s = side == 0 ? &all : &out;
+    for (uint64_t i = 0; i < s->num_rows; ++i) {
+      const kept_row* row = &s->rows[i];
+      EXPECT((row->request == 1) == (side == 1));
+      for (uint32_t k = 0; k < shapes[row->shape].row; ++k)
+        EXPECT(s->values[row->offset + k] == (float)(10 * row->position + k));
+    }
+  }
+  sampler_close(&out);
+}
+
 int main(void) {
   char text[32];
   test_values();
@@ -330,6 +387,8 @@ int main(void) {
   test_verdict();
   test_options();
   test_tier_settings();
+  test_lines();
+  test_split();
   EXPECT(strcmp(grouped(1234567, text), "1,234,567") == 0 &&
          strcmp(sized(1536, text), "1.5 KiB") == 0);
   (void)printf(failures == 0 ? "all parts pass\n" : "%d expectations failed\n", failures);

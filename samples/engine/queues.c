@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server.h"
+#include "stream.h"
 #include "text.h"
 #include "values.h"
 
@@ -31,13 +32,17 @@ int queues_open(server* s) {
     if (s->slots[i].symbols == NULL || s->slots[i].hashes == NULL) return ENGINE_FAILED;
   }
   for (uint32_t i = 0; i < n; ++i) s->dependents[i] = NO_REQUEST;
-  for (uint32_t i = 0; i < n; ++i) {
-    const work_request* r = &s->work->requests[i];
-    s->samples_left[i] = r->samples;
-    if (r->after == NO_REQUEST) s->ready[s->ready_end++] = i;
-    if (r->after != NO_REQUEST) s->dependents[r->after] = i;
+  for (uint32_t i = 0; i < n && s->stream == NULL; ++i) {
+    uint32_t after = s->work->requests[i].after;
+    if (after == NO_REQUEST) queues_add(s, i);
+    if (after != NO_REQUEST) s->dependents[after] = i;
   }
   return ENGINE_OK;
+}
+
+void queues_add(server* s, uint32_t request) {
+  s->samples_left[request] = s->work->requests[request].samples;
+  s->ready[s->ready_end++ % s->work->count] = request;
 }
 
 void queues_close(server* s) {
@@ -94,9 +99,9 @@ static void begin_request(server* s, uint32_t request) {
 }
 
 void queues_refill(server* s) {
-  while (s->num_waiting < s->options->batch && s->ready_begin < s->ready_end &&
+  while (s->num_waiting < s->options->batch && s->ready_begin != s->ready_end &&
          free_slots(s) >= 2) {
-    begin_request(s, s->ready[s->ready_begin++]);
+    begin_request(s, s->ready[s->ready_begin++ % s->work->count]);
   }
 }
 
@@ -141,6 +146,12 @@ void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched) {
     s->counts.prompt_tokens += l->known;
     s->counts.hit_tokens += hit;
     s->counts.fetched_tokens += fetched;
+    if (s->stream != NULL) {
+      stream_outcome* out = &s->stream->outcomes[l->request];
+      out->prompt_tokens = l->known;
+      out->hit_tokens = hit;
+      out->fetched_tokens = fetched;
+    }
   }
   l->admitted_before = 1;
 }
@@ -174,10 +185,16 @@ int queues_finish(server* s, uint32_t slot) {
   ++l->epoch;
   l->state = LIVE_FREE;
   ++s->counts.samples;
+  if (s->stream != NULL && l->sample == 0) {
+    const work_request* r = &s->work->requests[l->request];
+    memcpy(s->stream->outcomes[l->request].answer, l->symbols + r->prompt_len,
+           r->output_len * sizeof *l->symbols);
+  }
   if (--s->samples_left[l->request] != 0) return ENGINE_OK;
   ++s->done_requests;
   ++s->counts.requests;
-  if (s->dependents[l->request] != NO_REQUEST) s->ready[s->ready_end++] = s->dependents[l->request];
+  if (s->stream != NULL) stream_finish(s->stream, l->request);
+  if (s->dependents[l->request] != NO_REQUEST) queues_add(s, s->dependents[l->request]);
   return ENGINE_OK;
 }
 

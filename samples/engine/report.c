@@ -21,8 +21,7 @@ double report_share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
 }
 
-void progress_show(void* user, const server* s) {
-  progress* p = user;
+void progress_show(progress* p, const server* s) {
   double now = seconds_now();
   char tokens[32];
   char bar[BAR + 1];

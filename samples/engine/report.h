@@ -13,7 +13,7 @@ typedef struct progress {
 
 /* Draws on standard error when it is a terminal, or when asked to. */
 void progress_open(progress* p, const engine_options* options);
-void progress_show(void* user, const server* s);
+void progress_show(progress* p, const server* s);
 void progress_close(const progress* p);
 
 void report_setup(const rig* r, const geometry* geo, const workload* work);

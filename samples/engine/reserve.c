@@ -8,10 +8,10 @@
 enum { COOLDOWN_STEPS = 4 };
 
 static quire_identity identity_of(const server* s, const live* l) {
-  static const char* const names[] = {"tenant-0", "tenant-1"};
   quire_identity identity = {.struct_size = sizeof identity};
   if (s->options->fault == FAULT_OTHER_PREFIX) return identity;
-  identity.salt = (quire_str){names[s->work->requests[l->request].salt & 1u], 8};
+  const char* salt = tenant_salt(s->work->requests[l->request].salt);
+  identity.salt = (quire_str){salt, strlen(salt)};
   return identity;
 }
 

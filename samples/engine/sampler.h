@@ -34,6 +34,8 @@ typedef struct sampler {
   uint64_t quota_left[3]; /* plain, after a hit, after preemption */
   uint64_t rate[3];       /* chance in 2^32 for each */
   uint64_t seed;
+  const workload* work;
+  uint64_t each; /* requests arrive one by one: about so many rows of each; 0 = they are known */
 } sampler;
 
 int sampler_open(sampler* s, const geometry* geo, const workload* work,
@@ -43,5 +45,8 @@ void sampler_close(sampler* s);
  * geometry.layers[shape].row), otherwise NULL. */
 float* sampler_take(sampler* s, uint32_t request, uint32_t sample, uint32_t shape,
                     uint32_t position, uint32_t tags);
+/* Moves the rows of a request to another sampler, which is to be closed in any case. Complains and
+ * returns an exit code. */
+int sampler_split(sampler* s, uint32_t request, sampler* rows);
 
 #endif

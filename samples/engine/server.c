@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stream.h"
 #include "text.h"
 
-enum { MOST_IDLE_ROUNDS = 64 };
+enum { MOST_IDLE_ROUNDS = 64, TIERS_WAIT_MS = 20 };
 
 static int open_records(server* s) {
   for (int i = 0; i < 2; ++i) {
@@ -18,8 +19,9 @@ static int open_records(server* s) {
 }
 
 int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work,
-                rig* r, forward* f, sampler* kept, uint32_t max_live) {
+                rig* r, forward* f, sampler* kept, struct stream* arrivals, uint32_t max_live) {
   memset(s, 0, sizeof *s);
+  s->stream = arrivals;
   s->options = options;
   s->geo = geo;
   s->work = work;
@@ -64,8 +66,23 @@ static int look_after(server* s, step_done_fn done, void* user) {
       quire_cache_verify(s->rig->cache, &err) != QUIRE_OK) {
     return complain_quire("verify cache", &err);
   }
-  if (done != NULL) done(user, s);
-  return ENGINE_OK;
+  return done != NULL ? done(user, s) : ENGINE_OK;
+}
+
+static int has_more(const server* s) {
+  return s->stream != NULL ? stream_is_busy(s->stream) : s->done_requests < s->work->count;
+}
+
+static int has_live(const server* s) {
+  return s->stream == NULL || s->num_running + s->num_waiting != 0 ||
+         s->ready_begin != s->ready_end;
+}
+
+/* Where nothing is left to do, this waits for requests. Tiers still store what was computed. */
+static int read_requests(server* s, const step_record* record) {
+  int patience = s->rig->rack.tiers != NULL ? TIERS_WAIT_MS : -1;
+  if (s->stream == NULL) return ENGINE_OK;
+  return stream_read(s->stream, s, record->step.id == 0 && !has_live(s) ? patience : 0);
 }
 
 /* While a step runs the next one is reserved; then the first is committed. */
@@ -76,16 +93,17 @@ int server_run(server* s, step_done_fn done, void* user) {
   quire_error err = {.struct_size = sizeof err};
   int rc = server_fetch(s, 0);
   if (rc == ENGINE_OK) rc = server_reserve(s, &s->records[0], 0);
-  while (rc == ENGINE_OK && s->done_requests < s->work->count) {
+  while (rc == ENGINE_OK && has_more(s)) {
     step_record* record = &s->records[now];
     step_record* next = &s->records[1 - now];
     int in_flight = record->step.id != 0;
-    if (in_flight) rc = server_launch(s, record, next);
+    rc = read_requests(s, record);
+    if (rc == ENGINE_OK && in_flight) rc = server_launch(s, record, next);
     if (rc == ENGINE_OK) rc = server_fetch(s, idle != 0);
     if (rc == ENGINE_OK) rc = server_reserve(s, next, in_flight);
     if (rc == ENGINE_OK && in_flight) rc = server_commit(s, record);
     if (rc == ENGINE_OK) rc = look_after(s, done, user);
-    idle = in_flight || next->step.id != 0 ? 0 : idle + 1;
+    idle = in_flight || next->step.id != 0 || !has_live(s) ? 0 : idle + 1;
     if (idle == 0) s->idle_since = 0;
     if (rc == ENGINE_OK && idle > MOST_IDLE_ROUNDS && !server_tiers_are_busy(s))
       rc = complain("no request can go on: %u running, %u waiting", s->num_running, s->num_waiting);

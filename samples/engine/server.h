@@ -75,26 +75,29 @@ typedef struct server_counts {
   double seconds;
 } server_counts;
 
+struct stream;
+
 typedef struct server {
   const engine_options* options;
   const geometry* geo;
   const workload* work;
   rig* rig;
-  forward* forward; /* NULL = bookkeeping only */
-  sampler* sampler; /* NULL = nothing is verified */
-  FILE* outputs;    /* NULL = not written */
-  live* slots;      /* [max_live] */
+  forward* forward;      /* NULL = bookkeeping only */
+  sampler* sampler;      /* NULL = nothing is verified */
+  FILE* outputs;         /* NULL = not written */
+  struct stream* stream; /* requests arrive one by one; NULL = the workload is known */
+  live* slots;           /* [max_live] */
   uint32_t max_live;
   uint32_t* running; /* slots, oldest admission first */
   uint32_t num_running;
   uint32_t* waiting; /* slots that were refused or preempted, oldest first */
   uint32_t num_waiting;
-  uint32_t* ready; /* requests not begun, a queue */
-  uint32_t ready_begin, ready_end;
-  uint32_t* samples_left; /* [requests] */
-  uint64_t* dependents;   /* [requests]: next request of the conversation, or NO_REQUEST */
-  uint32_t cooldown;      /* steps without admissions after a preemption */
-  double idle_since;      /* nothing could run since then; 0 = something can */
+  uint32_t* ready;                 /* requests not begun, a queue */
+  uint32_t ready_begin, ready_end; /* taken and put until now */
+  uint32_t* samples_left;          /* [requests] */
+  uint64_t* dependents;            /* [requests]: next request of the conversation, or NO_REQUEST */
+  uint32_t cooldown;               /* steps without admissions after a preemption */
+  double idle_since;               /* nothing could run since then; 0 = something can */
   uint64_t admissions;
   uint64_t done_requests;
   step_record records[2];
@@ -111,11 +114,11 @@ typedef struct server {
   server_counts counts;
 } server;
 
-/* Called after every step. */
-typedef void (*step_done_fn)(void* user, const server* s);
+/* Called after every step. Returns an exit code. */
+typedef int (*step_done_fn)(void* user, server* s);
 
 int server_open(server* s, const engine_options* options, const geometry* geo, const workload* work,
-                rig* r, forward* f, sampler* kept, uint32_t max_live);
+                rig* r, forward* f, sampler* kept, struct stream* arrivals, uint32_t max_live);
 void server_close(server* s);
 /* Serves the whole workload. */
 int server_run(server* s, step_done_fn done, void* user);
@@ -137,8 +140,9 @@ int server_settle(server* s);
 /* Queues: queues.c. */
 int queues_open(server* s);
 void queues_close(server* s);
-void queues_refill(server* s);         /* begins ready requests: they wait for admission */
-uint32_t queues_next(const server* s); /* of those that wait so many may be admitted now */
+void queues_add(server* s, uint32_t request); /* it may begin */
+void queues_refill(server* s);                /* begins ready requests: they wait for admission */
+uint32_t queues_next(const server* s);        /* of those that wait so many may be admitted now */
 /* Starts it, with so many tokens that it does not compute; `fetched` of them came from tiers. */
 void queues_admit(server* s, uint32_t slot, uint32_t hit, uint32_t fetched);
 int queues_preempt(server* s, uint32_t slot); /* running -> first in line */

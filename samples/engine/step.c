@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server.h"
+#include "stream.h"
 #include "text.h"
 #include "values.h"
 
@@ -88,6 +89,7 @@ static void collect_outcomes(server* s, const step_record* record) {
       continue;
     }
     s->counts.computed_tokens += row->tokens;
+    if (s->stream != NULL) s->stream->outcomes[l->request].computed_tokens += row->tokens;
     if (row->position + row->tokens != l->known) continue;
     live_learn(l, next_symbol(l->hashes[l->known], l->sample));
     ++s->counts.generated_tokens;

@@ -56,6 +56,19 @@ add_test(NAME engine_conversations COMMAND quire_engine --trace ${CMAKE_CURRENT_
   --context 1536 --model ${models}/llama-3.1-8b.json --layers 2 --kv-heads 1 --head-dim 32 --pages 200 --verify --rows 2000)
 set_tests_properties(engine_conversations PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
 
+# Requests as lines, as they arrive.
+if(TARGET quire_zmq)
+  set(events events)
+else()
+  engine_refuses(events 2 "built without libquire_zmq" --serve --events ipc:///tmp/events)
+endif()
+add_test(NAME engine_serve COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/serve.sh $<TARGET_FILE:quire_engine> ${events})
+set_tests_properties(engine_serve PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
+engine_refuses(serve_and_list 2 "one of them" --serve --list-requests)
+engine_refuses(serve_outputs 2 "--serve answers on standard output" --serve --outputs ${CMAKE_CURRENT_BINARY_DIR}/none.txt)
+engine_refuses(replays_alone 2 "--events is missing" --event-replays ipc:///tmp/replays)
+engine_refuses(events_without_reuse 2 "--events needs prefix reuse" --events ipc:///tmp/events --no-reuse)
+
 # Tiers: what a small pool loses comes back, also from what a killed process left. Bad settings are refused.
 if(TARGET quire_connector_host AND TARGET quire_connector_file)
   add_dependencies(quire_engine quire_connector_host quire_connector_file)

@@ -4,58 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "line.h"
 #include "text.h"
 #include "values.h"
 #include "workload.h"
 
 enum { TRACE_BLOCK = 512 }; /* tokens of a block in the trace */
-
-/* A line of the trace, read from left to right. */
-typedef struct cursor {
-  const char* at;
-  const char* end;
-} cursor;
-
-/* Finds "key": in the line and moves past it. */
-static int seek_key(cursor* c, const char* key) {
-  size_t n = strlen(key);
-  for (const char* p = c->at; p + n + 2 <= c->end; ++p) {
-    if (*p != '"' || strncmp(p + 1, key, n) != 0 || p[n + 1] != '"') continue;
-    p += n + 2;
-    while (p < c->end && (*p == ' ' || *p == '\t')) ++p;
-    if (p == c->end || *p != ':') return 0;
-    ++p;
-    while (p < c->end && (*p == ' ' || *p == '\t')) ++p;
-    c->at = p;
-    return 1;
-  }
-  return 0;
-}
-
-static int read_count(cursor* c, uint64_t most, uint64_t* value) {
-  uint64_t v = 0;
-  const char* p = c->at;
-  while (p < c->end && *p >= '0' && *p <= '9') {
-    v = v * 10 + (uint64_t)(*p - '0');
-    if (v > most) return 0;
-    ++p;
-  }
-  if (p == c->at) return 0;
-  c->at = p;
-  *value = v;
-  return 1;
-}
-
-static int read_blocks(cursor* c, uint64_t* blocks, uint32_t count) {
-  if (c->at == c->end || *c->at != '[') return 0;
-  ++c->at;
-  for (uint32_t i = 0; i < count; ++i) {
-    while (c->at < c->end && (*c->at == ' ' || (i > 0 && *c->at == ','))) ++c->at;
-    if (!read_count(c, UINT64_MAX / 16, &blocks[i])) return 0;
-  }
-  while (c->at < c->end && *c->at == ' ') ++c->at;
-  return c->at < c->end && *c->at == ']';
-}
 
 /* Shrinks a length in tokens of the trace to tokens of this run. */
 static uint64_t scale_len(const workload* work, uint64_t tokens) {
@@ -64,14 +18,12 @@ static uint64_t scale_len(const workload* work, uint64_t tokens) {
 }
 
 /* Returns NULL, or what is wrong with the line. */
-static const char* parse_line(workload* work, cursor line, work_request* r, int* too_long) {
+static const char* parse_line(workload* work, line_cursor line, work_request* r, int* too_long) {
   uint64_t input = 0;
   uint64_t output = 0;
-  cursor c = line;
-  if (!seek_key(&c, "input_length") || !read_count(&c, 1u << 30, &input) || input == 0)
+  if (!line_field(line, "input_length", 1u << 30, &input) || input == 0)
     return "input_length is missing or not in 1 .. 2^30";
-  c = line;
-  if (!seek_key(&c, "output_length") || !read_count(&c, 1u << 30, &output))
+  if (!line_field(line, "output_length", 1u << 30, &output))
     return "output_length is missing or not in 0 .. 2^30";
   uint64_t prompt = scale_len(work, input);
   uint64_t reply = scale_len(work, output);
@@ -81,11 +33,10 @@ static const char* parse_line(workload* work, cursor line, work_request* r, int*
   r->prompt_len = (uint32_t)prompt;
   r->output_len = (uint32_t)reply;
   r->num_blocks = (uint32_t)((input + TRACE_BLOCK - 1) / TRACE_BLOCK);
-  c = line;
-  if (!seek_key(&c, "hash_ids")) return "hash_ids is missing";
+  if (!line_seek(&line, "hash_ids")) return "hash_ids is missing";
   r->blocks = claim_memory(r->num_blocks, sizeof *r->blocks, "the blocks of a request");
   if (r->blocks == NULL) return "out of memory";
-  if (!read_blocks(&c, r->blocks, r->num_blocks))
+  if (!line_array(&line, UINT64_MAX / 16, r->blocks, r->num_blocks))
     return "hash_ids is not an array of one id per 512 tokens of input_length";
   return NULL;
 }
@@ -95,7 +46,7 @@ int workload_parse_trace(workload* work, const char* text, const char* name,
   uint64_t number = 0;
   while (*text != '\0' && (most_requests == 0 || work->count < most_requests)) {
     size_t n = strcspn(text, "\n");
-    cursor line = {text, text + n};
+    line_cursor line = {text, text + n};
     work_request r = {.samples = 1, .after = NO_REQUEST};
     int too_long = 0;
     ++number;

@@ -6,6 +6,11 @@
 #include "text.h"
 #include "values.h"
 
+const char* tenant_salt(uint32_t tenant) {
+  static const char* const names[] = {"tenant-0", "tenant-1"};
+  return names[tenant & 1u];
+}
+
 int workload_add(workload* work, const work_request* request) {
   if (work->count == work->capacity) {
     uint32_t capacity = work->capacity == 0 ? 256 : work->capacity * 2;

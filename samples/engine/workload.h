@@ -10,7 +10,7 @@
 #define NO_REQUEST 0xffffffffu
 
 typedef struct work_request {
-  uint32_t salt;       /* tenant: 0 or 1 */
+  uint32_t salt;       /* tenant: 0 or 1, see tenant_salt */
   uint32_t prompt_len; /* tokens */
   uint32_t output_len; /* tokens */
   uint32_t samples;    /* 1 or 2: a second one is forked after the prompt */
@@ -33,6 +33,8 @@ typedef struct workload {
   uint64_t output_tokens; /* of all samples */
 } workload;
 
+/* What a tenant is called: prefixes of tenants are never shared. */
+const char* tenant_salt(uint32_t tenant);
 void workload_free(workload* work);
 /* Writes the prompt of a request: prompt_len symbols. */
 void workload_prompt(const workload* work, uint32_t request, uint32_t* symbols);

@@ -1,11 +1,17 @@
 // What can happen to a real server under the redis connector: it is killed, stopped, full, evicts, refuses the password, has values of
 // another kind, closes connections. Every ticket ends with the code that the documentation names; no byte moves after an end.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
+#include "plugins/redis/listing.h"
 #include "redis_server.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
@@ -345,6 +351,49 @@ TEST(RedisFaults, AConnectionThatTheServerClosedIsMadeAgain) {
     EXPECT_EQ(client.health().state, QUIRE_CONNECTOR_UP);
   }
   EXPECT_EQ(num_failed(client), 0u);
+}
+
+// The threads of this process, by number, and whether they can get SIGPIPE.
+std::map<std::string, bool> threads_by_pipe_signal() {
+  std::map<std::string, bool> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(entry.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      threads[entry.path().filename()] = (std::stoull(line.substr(7), nullptr, 16) >> (SIGPIPE - 1) & 1) == 0;
+    }
+  }
+  return threads;
+}
+
+// hiredis writes without MSG_NOSIGNAL. A server that goes away between two writes must not end the process by SIGPIPE.
+TEST(RedisFaults, ThreadsDoNotGetTheSignalOfABrokenPipe) {
+  const RedisServer server;
+  const auto before = threads_by_pipe_signal();
+  const Client client = open(server.config(", \"connections\": 2"));
+  int own = 0;
+  for (const auto& [thread, gets_it] : threads_by_pipe_signal()) {
+    if (before.contains(thread)) continue;
+    ++own;
+    EXPECT_FALSE(gets_it);
+  }
+  EXPECT_EQ(own, 2);
+  EXPECT_TRUE(threads_by_pipe_signal().at(std::to_string(getpid()))) << "the caller's signals are its own";
+}
+
+// A listing writes in the thread of the caller. Whether the server is gone before that is chance, each time.
+TEST(RedisFaults, AServerThatHangsUpEndsNoListingByASignal) {
+  FakeServer server([](const auto&) { return FakeServer::Answer{"CLOSE"}; });
+  server.hang_up_after_greeting();
+  redis::Config config;
+  ASSERT_TRUE(redis::read_config(server.config(), &config).ok());
+  redis::Listing listing(config);
+  for (int i = 0; i < 300; ++i) {
+    uint64_t cursor = 0, count = 0;
+    quire_object_entry item = {};
+    EXPECT_EQ(listing.next(&cursor, {&item, 1}, &count, {}).code, QUIRE_UNAVAILABLE);
+  }
+  EXPECT_TRUE(threads_by_pipe_signal().at(std::to_string(getpid()))) << "the caller's signals are its own";
 }
 
 TEST(RedisFaults, ObjectsBeyondWhatAServerTakesAreRefused) {

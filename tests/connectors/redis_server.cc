@@ -193,6 +193,7 @@ void FakeServer::serve(int connection) {
         answer = script_(words);
       }
       if (answer.bytes == "CLOSE" || !say(connection, answer)) return;
+      if (words[0] == "INFO" && hangs_up_) return;
     }
   }
 }

@@ -72,6 +72,8 @@ class FakeServer {
 
   std::string config(const std::string& fields = "") const;
   uint64_t num_connections() const { return num_connections_; }
+  // From now on it closes a connection as soon as it has answered the greeting.
+  void hang_up_after_greeting() { hangs_up_ = true; }
 
  private:
   void run();
@@ -81,7 +83,7 @@ class FakeServer {
   const TemporaryFolder folder_;
   const Script script_;
   int listener_ = -1;
-  std::atomic<bool> is_over_{false};
+  std::atomic<bool> is_over_{false}, hangs_up_{false};
   std::atomic<uint64_t> num_connections_{0};
   std::thread thread_;
 };

@@ -50,6 +50,8 @@ tests_of() {  # tests_of FILE
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
     plugins/mooncake/*) echo mooncake_answers mooncake_late mooncake_settings ;;
+    plugins/redis/listing.cc) echo redis_faults ;;
+    samples/fleet/*) echo fleet_parts ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
     core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
@@ -93,7 +95,7 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   local test=$1 executable=$2 command object
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|zmq_publisher).a| $* &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|zmq_publisher\|fleet_parts).a| $* &|" <<<"$command")
   for object in "$@"; do command=$(sed -E "s| tests/[^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
   (cd "$build" && eval "$command")
 }
@@ -131,7 +133,7 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
-    zmq_*)  # beside the library, which they do not find from here
+    zmq_* | fleet_parts | redis_faults)  # beside the library, which they do not find from here
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       LD_LIBRARY_PATH=$build/lib timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)

@@ -279,7 +279,7 @@ void must(quire_code code, const quire_error& err) {
 
 }  // namespace
 
-Engine::Engine(uint64_t ring_bytes, uint64_t pages) {
+Engine::Engine(uint64_t ring_bytes, uint64_t pages, const char* model_json) {
   Error err;
   quire_runtime_options environment = QUIRE_INIT(quire_runtime_options);
   environment.header_abi = QUIRE_ABI_VERSION;
@@ -288,7 +288,7 @@ Engine::Engine(uint64_t ring_bytes, uint64_t pages) {
   must(quire_runtime_create(&environment, &runtime, &err), err);
   runtime_.reset(runtime);
   quire_model* model = nullptr;
-  must(quire_model_from_json(str(kModel), &model, &err), err);
+  must(quire_model_from_json(str(model_json != nullptr ? model_json : kModel), &model, &err), err);
   model_.reset(model);
   quire_plan_options plan = QUIRE_INIT(quire_plan_options);
   plan.num_pages = pages;
@@ -306,14 +306,19 @@ Engine::Engine(uint64_t ring_bytes, uint64_t pages) {
   must(quire_cache_enable_events(cache, &events, &err), err);
 }
 
-void Engine::step(std::mt19937_64* random) {
-  Error err;
-  if ((*random)() % 50 == 0) return must(quire_cache_reset(cache(), &err), err);
-  // One of eight beginnings, then a tail of its own.
+// One of eight beginnings, then a tail of its own.
+std::vector<quire_symbol> Engine::prompt(std::mt19937_64* random) {
   const uint64_t family = (*random)() % 8, common = (*random)() % 160, tail = 1 + (*random)() % 120;
   std::vector<quire_symbol> prompt;
   for (uint64_t i = 0; i < common; ++i) prompt.push_back(family * 1000 + i);
   for (uint64_t i = 0; i < tail; ++i) prompt.push_back((*random)() % 100'000);
+  return prompt;
+}
+
+void Engine::step(std::mt19937_64* random) {
+  Error err;
+  if ((*random)() % 50 == 0) return must(quire_cache_reset(cache(), &err), err);
+  const std::vector<quire_symbol> prompt = Engine::prompt(random);
   quire_reserve_entry want = {};
   must(quire_sequence_create(cache(), nullptr, &want.sequence, &err), err);
   want.num_symbols = static_cast<uint32_t>(prompt.size());

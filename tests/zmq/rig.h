@@ -131,10 +131,13 @@ void apply(const std::string& payload, Index* index);
 // An engine that does the bookkeeping of a hybrid model only.
 class Engine {
  public:
-  explicit Engine(uint64_t ring_bytes = 0, uint64_t pages = 90);
+  // model: its config.json; nullptr = full attention and windows.
+  explicit Engine(uint64_t ring_bytes = 0, uint64_t pages = 90, const char* model = nullptr);
   quire_cache* cache() const { return cache_.get(); }
+  quire_config* config() const { return config_.get(); }
   // One random operation: a prompt runs, from a few with common beginnings, or all is forgotten.
   void step(std::mt19937_64* random);
+  static std::vector<quire_symbol> prompt(std::mt19937_64* random);
   // What a snapshot says, read without msgpack.
   Index index() const;
 
