@@ -107,7 +107,7 @@ faults)
     [ $? -eq 3 ] && grep -qF -- "$1" "$work/log" || fail "no '$1'"
     nothing_is_left
   }
-  breaks 'engine 0 ended: exit code 7' 'echo broken at start >&2; exit 7'
+  breaks ' ended: exit code 7' 'echo broken at start >&2; exit 7'
   grep -qx 'broken at start' "$work/log" || fail "its standard error is not shown"
   breaks 'which it does not have' "$engine \"\$@\" | sed -u 'p'"
   breaks 'ended: exit code 0' "$engine \"\$@\" | sed -u 5q"
