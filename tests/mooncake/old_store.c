@@ -1,5 +1,5 @@
 /* A library that has all functions of Mooncake's but one. */
-#define HAS(name) \
+#define HAS(name)                                         \
   __attribute__((visibility("default"))) void name(void); \
   void name(void) {}
 HAS(mooncake_store_create)
