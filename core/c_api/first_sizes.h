@@ -25,7 +25,7 @@ QUIRE_FIRST(quire_identity, 56);
 QUIRE_FIRST(quire_capacity, 80);
 QUIRE_FIRST(quire_sequence_info, 56);
 QUIRE_FIRST(quire_probe_result, 24);
-QUIRE_FIRST(quire_cache_stats, 336);
+QUIRE_FIRST(quire_cache_stats, 424);
 QUIRE_FIRST(quire_plan_options, 184);
 QUIRE_FIRST(quire_config_info, 112);
 QUIRE_FIRST(quire_group_info, 112);

@@ -1,4 +1,5 @@
-// Of caches: quire_cache_stats and what is known of the plan.
+// Of caches: quire_cache_stats and what is known of the plan. Counters of a scraper must not fall, so
+// what was aborted counts as what was admitted.
 #include "core/metrics/fields.h"
 #include "core/metrics/labels.h"
 #include "core/metrics/write_metrics.h"
@@ -31,20 +32,29 @@ constexpr MetricField<CacheStats> kOfCache[] = {
      [](const CacheStats& s) { return double(s.index_units); }},
     {{"prefix_cache_queries", kCounter, "", "Tokens of prompts that were looked up."},
      "",
-     [](const CacheStats& s) { return double(s.matched_prompt_tokens); }},
+     [](const CacheStats& s) { return double(s.matched_prompt_tokens + s.aborted_prompt_tokens); }},
     {{"prefix_cache_hits", kCounter, "", "Tokens of these prompts that were found."},
      "",
-     [](const CacheStats& s) { return double(s.hit_tokens); }},
-    {kMatches, "miss=\"none\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NONE]); }},
-    {kMatches, "miss=\"unknown_prefix\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_UNKNOWN_PREFIX]); }},
-    {kMatches, "miss=\"evicted\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_EVICTED]); }},
-    {kMatches, "miss=\"no_state\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NO_STATE]); }},
-    {kMatches, "miss=\"window_hole\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_WINDOW_HOLE]); }},
-    {kMatches, "miss=\"below_unit\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_BELOW_UNIT]); }},
-    {kMatches, "miss=\"disabled\"", [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_DISABLED]); }},
+     [](const CacheStats& s) { return double(s.hit_tokens + s.aborted_hit_tokens); }},
+    {kMatches, "miss=\"none\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NONE] + s.aborted_miss_reasons[QUIRE_MISS_NONE]); }},
+    {kMatches, "miss=\"unknown_prefix\"",
+     [](const CacheStats& s) {
+       return double(s.miss_reasons[QUIRE_MISS_UNKNOWN_PREFIX] + s.aborted_miss_reasons[QUIRE_MISS_UNKNOWN_PREFIX]);
+     }},
+    {kMatches, "miss=\"evicted\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_EVICTED] + s.aborted_miss_reasons[QUIRE_MISS_EVICTED]); }},
+    {kMatches, "miss=\"no_state\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_NO_STATE] + s.aborted_miss_reasons[QUIRE_MISS_NO_STATE]); }},
+    {kMatches, "miss=\"window_hole\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_WINDOW_HOLE] + s.aborted_miss_reasons[QUIRE_MISS_WINDOW_HOLE]); }},
+    {kMatches, "miss=\"below_unit\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_BELOW_UNIT] + s.aborted_miss_reasons[QUIRE_MISS_BELOW_UNIT]); }},
+    {kMatches, "miss=\"disabled\"",
+     [](const CacheStats& s) { return double(s.miss_reasons[QUIRE_MISS_DISABLED] + s.aborted_miss_reasons[QUIRE_MISS_DISABLED]); }},
     {{"recompute_avoided_tokens", kCounter, "", "Tokens between the state that a match resumed from and the one before."},
      "",
-     [](const CacheStats& s) { return double(s.recompute_avoided); }},
+     [](const CacheStats& s) { return double(s.recompute_avoided + s.aborted_recompute_avoided); }},
     {{"steps", kCounter, "", "Reserved steps, with those that were aborted."}, "", [](const CacheStats& s) { return double(s.steps); }},
     {{"aborted_steps", kCounter, "", "Steps that were aborted."}, "", [](const CacheStats& s) { return double(s.aborted_steps); }},
     {{"refused_entries", kCounter, "", "Entries of steps that were not admitted."},

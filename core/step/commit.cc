@@ -163,6 +163,10 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool not_launched) {
     counters.hit_tokens -= row.position;
     counters.recompute_avoided -= row.spared;
     --counters.miss_reasons[row.miss];
+    counters.aborted_prompt_tokens += row.matched_tokens;
+    counters.aborted_hit_tokens += row.position;
+    counters.aborted_recompute_avoided += row.spared;
+    ++counters.aborted_miss_reasons[row.miss];
     reset_sequence(q);
     return;
   }

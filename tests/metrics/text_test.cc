@@ -89,16 +89,16 @@ void Wanted::cache(const quire_cache_stats& cache) {
   gauge("parts", static_cast<double>(cache.part_holes), "state=\"hole\"");
   gauge("sequences", cache.num_sequences);
   gauge("index_units", static_cast<double>(cache.index_units));
-  counter("prefix_cache_queries", cache.matched_prompt_tokens);
-  counter("prefix_cache_hits", cache.hit_tokens);
+  counter("prefix_cache_queries", cache.matched_prompt_tokens + cache.aborted_prompt_tokens);
+  counter("prefix_cache_hits", cache.hit_tokens + cache.aborted_hit_tokens);
   const std::array<const char*, 7> misses = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
   uint64_t matches = 0;
   for (size_t i = 0; i < misses.size(); ++i) {
-    counter("prefix_cache_matches", cache.miss_reasons[i], std::string("miss=\"") + misses[i] + "\"");
+    counter("prefix_cache_matches", cache.miss_reasons[i] + cache.aborted_miss_reasons[i], std::string("miss=\"") + misses[i] + "\"");
     matches += cache.miss_reasons[i];
   }
   EXPECT_EQ(matches, cache.matches);
-  counter("recompute_avoided_tokens", cache.recompute_avoided);
+  counter("recompute_avoided_tokens", cache.recompute_avoided + cache.aborted_recompute_avoided);
   counter("steps", cache.steps);
   counter("aborted_steps", cache.aborted_steps);
   counter("refused_entries", cache.refused_entries);

@@ -334,6 +334,12 @@ typedef struct quire_cache_stats {
   uint64_t held_parts;             /* of all holds; a part may count several times */
   uint64_t units_given_up;         /* units that were reported, but not taken */
   uint64_t loads;                  /* in progress */
+  /* Of aborted entries: what they had added to the counters of matches, which do not have it any
+   * more. A counter and its part here never fall together. */
+  uint64_t aborted_prompt_tokens;  /* matched_prompt_tokens */
+  uint64_t aborted_hit_tokens;
+  uint64_t aborted_recompute_avoided;
+  uint64_t aborted_miss_reasons[8];
 } quire_cache_stats;
 
 /* Reads the counters.

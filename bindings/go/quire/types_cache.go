@@ -155,6 +155,12 @@ type Stats struct {
 	HeldParts           uint64 // of all holds; a part may count several times
 	UnitsGivenUp        uint64 // units that were reported, but not taken
 	Loads               uint64 // in progress
+	// Of aborted entries: what they had added to the counters of matches, which do not have it any
+	// more. A counter and its part here never fall together.
+	AbortedPromptTokens     uint64 // MatchedPromptTokens
+	AbortedHitTokens        uint64
+	AbortedRecomputeAvoided uint64
+	AbortedMissReasons      [8]uint64
 }
 
 // PinID names a pin of a cache; 0 is none.

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <atomic>
+#include <map>
+#include <sstream>
 #include <thread>
 
 #include "api_rig.h"
@@ -49,6 +51,51 @@ void serve(const Rig& rig, quire_symbol first) {
   row.num_accepted = got.num_tokens;  // a chunk may stop early
   ASSERT_EQ(quire_commit(step, &row, 1, nullptr, 0, err), QUIRE_OK);
   ASSERT_EQ(quire_sequence_finish(rig.cache.get(), want.sequence, err), QUIRE_OK);
+}
+
+// All samples of counters.
+std::map<std::string, uint64_t> counters_of(const std::string& written) {
+  std::map<std::string, uint64_t> found;
+  std::istringstream lines(written);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = line.rfind(' ');
+    if (line[0] != '#' && line.find("_total") != std::string::npos) found[line.substr(0, space)] = std::stoull(line.substr(space + 1));
+  }
+  return found;
+}
+
+// A scraper takes a counter that falls for one that began again, and adds all of it.
+TEST(MetricsCalls, NoCounterFallsWhenAStepIsAborted) {
+  const Rig rig;
+  serve(rig, 1);
+  serve(rig, 1);
+  Error e;
+  std::array<quire_symbol, 20> symbols{};
+  for (size_t i = 0; i < symbols.size(); ++i) symbols[i] = 1 + i;
+  quire_reserve_entry want{};
+  want.num_symbols = want.num_tokens = symbols.size();
+  want.flags = QUIRE_ENTRY_MATCH;
+  ASSERT_EQ(quire_sequence_create(rig.cache.get(), nullptr, &want.sequence, &e), QUIRE_OK) << e.message;
+  quire_reserve_result got{};
+  quire_step step{};
+  ASSERT_EQ(quire_reserve(rig.cache.get(), &want, 1, symbols.data(), symbols.size(), &got, &step, &e), QUIRE_OK) << e.message;
+  ASSERT_GT(got.hit_tokens, 0U);
+  const auto before = counters_of(metrics_of(rig));
+  ASSERT_EQ(quire_abort(step, 0, &e), QUIRE_OK) << e.message;
+  const auto after = counters_of(metrics_of(rig));
+  ASSERT_EQ(before.size(), after.size());
+  EXPECT_GT(after.size(), 30U);
+  for (const auto& [sample, value] : before) EXPECT_GE(after.at(sample), value) << sample;
+  EXPECT_EQ(after.at("quire_prefix_cache_queries_total"), 60U);
+  EXPECT_EQ(after.at("quire_prefix_cache_hits_total"), 2U * got.hit_tokens);
+  quire_cache_stats stats = QUIRE_INIT(quire_cache_stats);
+  ASSERT_EQ(quire_cache_get_stats(rig.cache.get(), &stats, &e), QUIRE_OK);
+  EXPECT_EQ(stats.matched_prompt_tokens, 40U);
+  EXPECT_EQ(stats.aborted_prompt_tokens, 20U);
+  EXPECT_EQ(stats.aborted_hit_tokens, got.hit_tokens);
+  uint64_t aborted = 0;
+  for (const uint64_t n : stats.aborted_miss_reasons) aborted += n;
+  EXPECT_EQ(aborted, 1U);
 }
 
 TEST(MetricsCalls, AreMadeWhileTheEngineRuns) {

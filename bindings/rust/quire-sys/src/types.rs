@@ -784,6 +784,10 @@ pub struct quire_cache_stats {
     pub held_parts: u64,
     pub units_given_up: u64,
     pub loads: u64,
+    pub aborted_prompt_tokens: u64,
+    pub aborted_hit_tokens: u64,
+    pub aborted_recompute_avoided: u64,
+    pub aborted_miss_reasons: [u64; 8usize],
 }
 zeroed!(quire_cache_stats);
 #[repr(C)]

@@ -206,6 +206,10 @@ layout! {
         held_parts,
         units_given_up,
         loads,
+        aborted_prompt_tokens,
+        aborted_hit_tokens,
+        aborted_recompute_avoided,
+        aborted_miss_reasons,
     }
     quire_vllm_options {
         flags,

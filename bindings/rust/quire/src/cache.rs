@@ -91,7 +91,8 @@ numbers! {
         evicted_pages: u64, evicted_blocks: u64, hand_overs: u64, steps: u64, aborted_steps: u64, refused_entries: u64, preemptions: u64,
         forks: u64, copies: u64, checkpoints: u64, pins: u64, pinned_tokens: u64, pins_given_up: u64, checkpoint_bytes: u64,
         checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64, holds: u64, held_parts: u64,
-        units_given_up: u64, loads: u64,
+        units_given_up: u64, loads: u64, aborted_prompt_tokens: u64,
+        aborted_hit_tokens: u64, aborted_recompute_avoided: u64, aborted_miss_reasons: [u64; 8],
     }
 }
 
