@@ -45,6 +45,9 @@ set(quire_tools_need "libquire0 (>= ${PROJECT_VERSION})")
 if(TARGET quire_zmq)  # quire_engine publishes events
   string(APPEND quire_tools_need ", libquire-zmq0 (>= ${PROJECT_VERSION})")
 endif()
+if(TARGET quire_exporter)  # and serves metrics
+  string(APPEND quire_tools_need ", libquire-exporter0 (>= ${PROJECT_VERSION})")
+endif()
 quire_deb(tools quire-tools "${quire_tools_need}" "The quire command line.")
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DRIVER_DEV_PACKAGE_SECTION libdevel)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "expose.h"
 #include "forward.h"
 #include "geometry.h"
 #include "options.h"
@@ -24,6 +25,7 @@ typedef struct engine {
   sampler kept;
   stream stream;
   publisher publisher;
+  struct quire_exporter* exporter;
   server server;
   progress bar;
   verdict verdict;
@@ -48,6 +50,7 @@ static int set_up(engine* e) {
   if (rc == ENGINE_OK) rc = open_workload(e);
   if (rc != ENGINE_OK || o->list) return rc;
   rc = publish_open(&e->publisher, &e->rig, o);
+  if (rc == ENGINE_OK) rc = expose_open(&e->exporter, &e->rig, o);
   if (rc == ENGINE_OK && o->memory != MEMORY_NONE)
     rc = forward_open(&e->forward, &e->rig, &e->geo, (uint32_t)o->budget);
   if (rc == ENGINE_OK && o->verify) rc = sampler_open(&e->kept, &e->geo, &e->work, o);
@@ -130,6 +133,7 @@ static void tear_down(engine* e) {
   server_close(&e->server);
   stream_close(&e->stream);
   publish_close(&e->publisher);
+  expose_close(&e->exporter);
   sampler_close(&e->kept);
   forward_close(&e->forward);
   rig_close(&e->rig);

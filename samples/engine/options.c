@@ -66,6 +66,8 @@ static const option_row rows[] = {
      "publish over ZeroMQ which blocks are cached, e.g. ipc:///tmp/events"},
     {"--event-replays", OPTION_TEXT, AT(event_replays), 0, 0, "ENDPOINT",
      "where subscribers ask for batches of events that they lost"},
+    {"--metrics", OPTION_TEXT, AT(metrics), 0, 0, "HOST:PORT",
+     "answer /metrics for Prometheus there, e.g. 127.0.0.1:9464"},
     {"Cache", OPTION_HEADING, 0, 0, 0, "", ""},
     {"--memory", OPTION_CHOICE, AT(memory), 0, 0, "driver|engine|none",
      "whose bytes: the driver's, this program's, or bookkeeping only"},

@@ -30,6 +30,7 @@ typedef struct engine_options {
   int64_t list;              /* print the workload as lines of requests */
   int64_t serve;             /* read such lines, answer them */
   const char* events;        /* endpoint; NULL = none */
+  const char* metrics;       /* address and port; NULL = none */
   const char* event_replays; /* endpoint; NULL = none */
   /* cache */
   int64_t memory; /* enum memory_mode */

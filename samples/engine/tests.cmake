@@ -96,3 +96,12 @@ if(TARGET quire_connector_host AND TARGET quire_connector_file)
   tier_refuses(without_memory 2 "--tier needs bytes" --tier host:1MiB --memory none)
   tier_refuses(without_reuse 2 "--tier needs prefix reuse" --tier host:1MiB --no-reuse)
 endif()
+
+# Metrics while it serves.
+if(TARGET quire_exporter)
+  add_test(NAME metrics_engine COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/metrics.sh $<TARGET_FILE:quire_engine>)
+  set_tests_properties(metrics_engine PROPERTIES LABELS samples TIMEOUT 300 ENVIRONMENT "QUIRE_DRIVER=cpu")
+  engine_refuses(metrics_address 2 "the port is a number" --metrics 127.0.0.1:x)
+else()
+  engine_refuses(metrics 2 "built without libquire_exporter" --metrics 127.0.0.1:9464)
+endif()
