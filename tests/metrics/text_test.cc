@@ -407,6 +407,21 @@ TEST(MetricsText, IsDocumented) {
   EXPECT_EQ(found, rows.size());
 }
 
+TEST(MetricsText, TheDashboardAsksForWhatIsThere) {
+  const Busy busy;
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_PROMETHEUS), QUIRE_METRICS_PROMETHEUS);
+  std::ifstream file(QUIRE_DOCS "/grafana/quire.json");
+  const std::string board((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::set<std::string> asked;
+  for (size_t at = board.find("quire_"); at != std::string::npos; at = board.find("quire_", at + 1)) {
+    std::string name = board.substr(at, board.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at) - at);
+    if (name.ends_with("_bucket")) name.resize(name.size() - 7);
+    EXPECT_TRUE(families.contains(name)) << name;
+    asked.insert(name);
+  }
+  EXPECT_GE(asked.size(), 20U);
+}
+
 // For parsers that others wrote: openmetrics.sh.
 TEST(MetricsText, IsWrittenToFiles) {
   const char* folder = std::getenv("QUIRE_METRICS_FOLDER");
