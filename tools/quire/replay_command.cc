@@ -71,6 +71,23 @@ void print_sweep_of_replays(const Json& sweep) {
   std::printf("\n%s", table(rows, 1).c_str());
 }
 
+void print_fleet_tiers(const Json& fleet) {
+  std::vector<std::vector<std::string>> rows = {
+      {"router", "hit share with tier", "from tier", "loaded", "stored", "in use", "a link", "busiest", "a store"}};
+  for (const Json& row : fleet) {
+    const Json& tier = row["tier"];
+    const auto rate = [&tier](const char* field) {
+      return tier.contains(field) ? svg::print("%.1f MB/s", tier[field].get<double>() / 1e6) : std::string("-");
+    };
+    const auto bytes = [&tier](const char* field) { return gib(tier[field].get<uint64_t>()); };
+    rows.push_back({row["router"].get<std::string>(), three_digits(tier["hit_share"]),
+                    three_digits(tier["hit_share"].get<double>() - row["hit_share"].get<double>()), bytes("loaded_bytes"),
+                    bytes("stored_bytes"), bytes("bytes"), rate("link_bytes_per_second"), rate("busiest_link_bytes_per_second"),
+                    rate("store_bytes_per_second")});
+  }
+  std::printf("\n%s", table(rows, 1).c_str());
+}
+
 void print_fleet(const Json& fleet) {
   std::vector<std::vector<std::string>> rows = {{"router", "hit share", "computed tokens", "steps", "busy", "requests of an engine"}};
   for (const Json& row : fleet) {
@@ -99,7 +116,10 @@ void print_replay(const Json& json) {
   std::printf("%s", table(rows, 2).c_str());
   if (!json["oracles"].empty()) print_oracles(json);
   if (!json["sweep"].empty()) print_sweep_of_replays(json["sweep"]);
-  if (!json["fleet"].empty()) print_fleet(json["fleet"]);
+  if (!json["fleet"].empty()) {
+    print_fleet(json["fleet"]);
+    if (json["fleet"][0].contains("tier")) print_fleet_tiers(json["fleet"]);
+  }
 }
 
 // What is replayed besides, and what is recorded.
@@ -114,12 +134,14 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
   command->add_option_function<std::string>(
       "--tier",
       [arguments](const std::string& text) {
-        const std::vector<uint64_t> sizes = sizes_of("--tier", text);
+        constexpr std::string_view kShared = "store:";
+        arguments->tier_is_shared = text.starts_with(kShared);
+        const std::vector<uint64_t> sizes = sizes_of("--tier", arguments->tier_is_shared ? text.substr(kShared.size()) : text);
         if (sizes.size() != 1) throw CLI::ValidationError("--tier", "one size is wanted");
         arguments->tier = sizes[0];
       },
       "simulate a tier of this size below the cache, per shard as --memory, e.g. 200GiB: what the cache lacks is loaded from it if all of "
-      "it is there; loads and stores take no time");
+      "it is there; loads and stores take no time. Each of --engines has its own; store:SIZE is one for all of them");
   command
       ->add_option("--active-params", arguments->active_parameters,
                    "parameters that compute a token, in billions, e.g. 17: their FLOPs count in the compute that is saved, besides those "

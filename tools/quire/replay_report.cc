@@ -122,6 +122,30 @@ Json sweep_lines(const Json& sweep) {
   return out;
 }
 
+// Of each router: what was found in the caches, and beyond that in tiers.
+Json fleet_bars(const Json& fleet) {
+  Json out = Json::array();
+  for (const Json& row : fleet) {
+    const auto bar = [&](const char* what, double share) { out.push_back({{"router", row["router"]}, {"what", what}, {"share", share}}); };
+    bar("in caches", figure(row, "hit_share"));
+    if (row.contains("tier")) bar("from the tier", figure(row["tier"], "hit_share") - figure(row, "hit_share"));
+  }
+  return out;
+}
+
+std::string fleet_text(const Json& fleet) {
+  std::string out = "Prompt tokens found by " + counted(fleet.empty() ? 0 : fleet[0]["engines"].get<uint64_t>(), "engine") +
+                    " with the same memory each, for each router.";
+  for (const Json& row : fleet) {
+    if (!row.contains("tier") || !row["tier"].contains("link_bytes_per_second")) continue;
+    const Json& tier = row["tier"];
+    out += " " + row["router"].get<std::string>() + ": " + svg::print("%.1f MB/s", figure(tier, "link_bytes_per_second") / 1e6) +
+           " per engine and shard to and from its store, " + svg::print("%.1f MB/s", figure(tier, "busiest_link_bytes_per_second") / 1e6) +
+           " at the busiest engine, " + svg::print("%.1f MB/s", figure(tier, "store_bytes_per_second") / 1e6) + " at a store.";
+  }
+  return out;
+}
+
 // Text of a script element that ends no element.
 std::string script_text(const Json& json) {
   std::string text = json.dump(-1, ' ', true), out;
@@ -258,6 +282,9 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
                             R"("strokeWidth":{"condition":{"test":"datum.cache=='quire'",)"
                             R"("value":4},"value":1.5},"x":{"field":"gib","type":"quantitative","title":"memory per shard, GiB"})",
                             share + R"(,"title":"hit share")", R"("field":"cache")"));
+  out += chart_html("fleet", "Hit share of a fleet", fleet_text(replay["fleet"]), fleet_bars(replay["fleet"]),
+                    encoded("\"bar\"", R"("x":{"field":"router","type":"nominal","sort":null,"axis":{"labelAngle":0,"title":null}})",
+                            share + R"(,"title":"hit share")", R"("field":"what","sort":null)"));
   const std::string requests = over_requests(replay);
   out += chart_html("hits", "Hit share over time",
                     "Prompt tokens found in the cache when their request was matched. lately: of the last twelfth of the run.",

@@ -48,9 +48,9 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
 
 double share_of(uint64_t part, uint64_t whole) { return static_cast<double>(part) / static_cast<double>(std::max<uint64_t>(1, whole)); }
 
-Json tier_json(const replay::Tier& tier, uint64_t capacity, const replay::Result& result) {
+Json tier_json(const replay::Tier& tier, const replay::UnitStore& store, const replay::Result& result) {
   const replay::TierCounts& counts = tier.counts();
-  return {{"capacity_bytes", capacity},
+  return {{"capacity_bytes", store.capacity()},
           {"unit_tokens", tier.unit_tokens()},
           {"hit_tokens", result.tier_tokens},
           {"hit_share", share_of(result.hit_tokens + result.tier_tokens, result.prompt_tokens)},
@@ -58,8 +58,8 @@ Json tier_json(const replay::Tier& tier, uint64_t capacity, const replay::Result
           {"loaded_bytes", counts.loaded_bytes},
           {"stored_units", counts.stored_units},
           {"stored_bytes", counts.stored_bytes},
-          {"evicted_units", counts.evicted_units},
-          {"bytes", counts.bytes}};
+          {"evicted_units", store.num_evicted()},
+          {"bytes", store.bytes()}};
 }
 
 struct Trace {
@@ -149,8 +149,9 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
   replay::Options run = arguments.options;
   run.whole_prompts = !arguments.first_chunks;
   if (arguments.progress) run.progress = print_progress;
+  replay::UnitStore store(arguments.tier);
   std::optional<replay::Tier> tier;
-  if (arguments.tier != 0) run.tier = &tier.emplace(cache.get(), config.get(), arguments.tier);
+  if (arguments.tier != 0) run.tier = &tier.emplace(cache.get(), config.get(), &store);
   const replay::Result result = replay::run(cache.get(), trace.requests, run);
   client::Error error;
   if (arguments.verify) client::check(quire_cache_verify(cache.get(), &error), error);
@@ -159,7 +160,7 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
   json["compute_saved"] = replay::sum_hits(trace.requests, result.hits, work).compute_saved;
   json["pool_bytes"] = sizes.pool_bytes;
   if (tier) {
-    json["tier"] = tier_json(*tier, arguments.tier, result);
+    json["tier"] = tier_json(*tier, store, result);
     json["tier"]["compute_saved"] = replay::sum_hits(trace.requests, result.found, work).compute_saved;
   }
   if (!arguments.oracles.empty()) {
@@ -210,11 +211,72 @@ Json sweep_of(const ReplayArguments& arguments, const Trace& trace) {
   return rows;
 }
 
+// Tiers of the engines of a fleet, over one store or over one each.
+class FleetTiers {
+ public:
+  FleetTiers(const ReplayArguments& arguments, quire_config* config, const std::vector<quire_cache*>& caches)
+      : is_shared_(arguments.tier_is_shared) {
+    if (arguments.tier == 0) return;
+    for (quire_cache* cache : caches) {
+      if (stores_.empty() || !is_shared_) stores_.push_back(std::make_unique<replay::UnitStore>(arguments.tier));
+      tiers_.push_back(std::make_unique<replay::Tier>(cache, config, stores_.back().get()));
+    }
+  }
+  std::vector<replay::Tier*> all() const {
+    std::vector<replay::Tier*> out;
+    for (const auto& tier : tiers_) out.push_back(tier.get());
+    return out;
+  }
+  // seconds: of the trace; 0: it tells no times.
+  Json json(const replay::FleetResult& result, double seconds) const {
+    replay::TierCounts sum;
+    uint64_t most = 0, bytes = 0, evicted = 0;  // most: over the link of one engine
+    for (const auto& tier : tiers_) {
+      const replay::TierCounts& counts = tier->counts();
+      sum.loads += counts.loads, sum.stored_units += counts.stored_units;
+      sum.loaded_bytes += counts.loaded_bytes, sum.stored_bytes += counts.stored_bytes;
+      most = std::max(most, counts.loaded_bytes + counts.stored_bytes);
+    }
+    for (const auto& store : stores_) bytes += store->bytes(), evicted += store->num_evicted();
+    Json json = {{"shared", is_shared_},
+                 {"capacity_bytes", stores_[0]->capacity()},
+                 {"unit_tokens", tiers_[0]->unit_tokens()},
+                 {"hit_tokens", result.tier_tokens},
+                 {"hit_share", share_of(result.hit_tokens + result.tier_tokens, result.prompt_tokens)},
+                 {"loads", sum.loads},
+                 {"loaded_bytes", sum.loaded_bytes},
+                 {"stored_units", sum.stored_units},
+                 {"stored_bytes", sum.stored_bytes},
+                 {"evicted_units", evicted},
+                 {"bytes", bytes}};
+    if (seconds <= 0) return json;
+    const auto moved = static_cast<double>(sum.loaded_bytes + sum.stored_bytes);
+    json["link_bytes_per_second"] = moved / seconds / static_cast<double>(tiers_.size());
+    json["busiest_link_bytes_per_second"] = static_cast<double>(most) / seconds;
+    json["store_bytes_per_second"] = moved / seconds / static_cast<double>(stores_.size());
+    return json;
+  }
+
+ private:
+  const bool is_shared_;
+  std::vector<std::unique_ptr<replay::UnitStore>> stores_;
+  std::vector<std::unique_ptr<replay::Tier>> tiers_;
+};
+
+// Between the first and the last arrival.
+double seconds_of(const std::vector<replay::Request>& trace) {
+  uint64_t first = UINT64_MAX, last = 0;
+  for (const replay::Request& request : trace) {
+    first = std::min(first, request.arrival_ms);
+    last = std::max(last, request.arrival_ms);
+  }
+  return last > first ? static_cast<double>(last - first) / 1000 : 0;
+}
+
 // Each router in front of as many engines, every one with the memory that was asked for.
 Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
   Json rows = Json::array();
   if (arguments.engines == 0) return rows;
-  if (arguments.tier != 0) throw std::invalid_argument("--tier is below one cache; --engines has several");
   const PlanArguments plan = long_enough(arguments.plan, trace);
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
@@ -224,12 +286,14 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
   if (routers.empty()) routers.assign(std::begin(replay::kRoutings), std::end(replay::kRoutings));
   for (const replay::Routing routing : routers) {
     std::vector<client::Cache> caches;
-    replay::Fleet fleet{{}, run, routing, arguments.seed};
+    replay::Fleet fleet{{}, {}, run, routing, arguments.seed};
     caches.reserve(arguments.engines);
     for (uint32_t i = 0; i < arguments.engines; ++i) {
       caches.push_back(cache_of(arguments, config.get()));
       fleet.caches.push_back(caches.back().get());
     }
+    const FleetTiers tiers(arguments, config.get(), fleet.caches);
+    fleet.tiers = tiers.all();
     const replay::FleetResult r = replay::run_fleet(fleet, trace.requests);
     client::Error error;
     for (quire_cache* cache : fleet.caches) {
@@ -245,6 +309,7 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
                     {"most_requests", r.most_requests},
                     {"least_requests", r.least_requests},
                     {"preemptions", r.preemptions}});
+    if (arguments.tier != 0) rows.back()["tier"] = tiers.json(r, seconds_of(trace.requests));
   }
   return rows;
 }

@@ -24,7 +24,8 @@ struct ReplayArguments {
   CacheSettings cache;
   bool link_tails = false;
   bool first_chunks = false;
-  uint64_t tier = 0;  // bytes of a shard in a tier below the cache; 0: none
+  uint64_t tier = 0;            // bytes of a shard in a tier below the cache; 0: none
+  bool tier_is_shared = false;  // by the engines of a fleet
   std::vector<replay::Oracle> oracles;
   double active_parameters = 0;
   replay::Options options;

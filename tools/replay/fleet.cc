@@ -23,7 +23,10 @@ class Router {
     Options each = fleet.engine;
     each.samples = 0;
     each.follow = UINT64_MAX;
-    for (quire_cache* cache : fleet.caches) engines_.push_back(std::make_unique<Engine>(cache, trace, each));
+    for (size_t e = 0; e < fleet.caches.size(); ++e) {
+      each.tier = fleet.tiers.empty() ? nullptr : fleet.tiers[e];
+      engines_.push_back(std::make_unique<Engine>(fleet.caches[e], trace, each));
+    }
     for (uint64_t i = 0; i < trace.size(); ++i) {
       if (!trace[i].continues) queue_.push_back(i);
     }
@@ -49,6 +52,7 @@ class Router {
       const Result& one = engine->result();
       result_.prompt_tokens += one.prompt_tokens;
       result_.hit_tokens += one.hit_tokens;
+      result_.tier_tokens += one.tier_tokens;
       result_.computed_tokens += one.computed_tokens;
       result_.preemptions += one.preemptions;
       result_.most_requests = std::max(result_.most_requests, one.requests);

@@ -21,7 +21,9 @@ inline constexpr Routing kRoutings[] = {Routing::kPrefix, Routing::kRandom, Rout
 
 struct Fleet {
   std::vector<quire_cache*> caches;  // of one engine each; borrowed
-  Options engine;                    // of each; samples and follow are not used
+  // Tiers of the engines, by engine, or empty; borrowed. They may share a store.
+  std::vector<Tier*> tiers;
+  Options engine;  // of each; samples and follow are not used
   Routing routing = Routing::kPrefix;
   uint64_t seed = 1;  // of random
 };
@@ -33,6 +35,7 @@ const char* name_of(Routing routing);
 struct FleetResult {
   uint64_t prompt_tokens = 0;
   uint64_t hit_tokens = 0;
+  uint64_t tier_tokens = 0;  // beyond that, from tiers
   uint64_t computed_tokens = 0;
   uint64_t preemptions = 0;
   // Engines step together until the last one is done: the steps that this takes, and the share of

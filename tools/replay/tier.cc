@@ -19,7 +19,36 @@ uint64_t round_up(uint64_t n, uint64_t of) { return (n + of - 1) / of * of; }
 
 }  // namespace
 
-Tier::Tier(quire_cache* cache, quire_config* config, uint64_t capacity) : cache_(cache), capacity_(capacity) {
+bool UnitStore::keep(std::string name, uint64_t bytes, bool has_state) {
+  const auto place = places_.find(name);
+  if (place != places_.end()) {
+    const Unit& known = *place->second;
+    if (known.has_state || !has_state) return false;  // as good as this one
+    bytes_ -= known.bytes;
+    units_.erase(place->second);
+    places_.erase(place);
+  }
+  if (bytes > capacity_) return false;
+  while (bytes_ + bytes > capacity_) {
+    bytes_ -= units_.back().bytes;
+    places_.erase(units_.back().name);
+    units_.pop_back();
+    ++num_evicted_;
+  }
+  units_.push_front({name, bytes, has_state});
+  places_[std::move(name)] = units_.begin();
+  bytes_ += bytes;
+  return true;
+}
+
+const UnitStore::Unit* UnitStore::find(const std::string& name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &*found->second;
+}
+
+void UnitStore::touch(const Unit& unit) { units_.splice(units_.begin(), units_, places_[unit.name]); }
+
+Tier::Tier(quire_cache* cache, quire_config* config, UnitStore* store) : cache_(cache), store_(store) {
   client::Error error;
   auto facts = client::sized<quire_config_info>();
   client::check(quire_config_get_info(config, &facts, &error), error);
@@ -59,31 +88,6 @@ uint64_t Tier::held_bytes(quire_hold_id hold) const {
   return bytes;
 }
 
-void Tier::keep(const quire_unit& unit, uint64_t bytes) {
-  const bool has_state = (unit.flags & QUIRE_UNIT_HAS_STATE) != 0;
-  std::string name(reinterpret_cast<const char*>(unit.ahead_digest), kDigestBytes);
-  const auto place = places_.find(name);
-  if (place != places_.end()) {
-    Unit& known = *place->second;
-    if (known.has_state || !has_state) return;  // as good as this one
-    counts_.bytes -= known.bytes;
-    units_.erase(place->second);
-    places_.erase(place);
-  }
-  if (bytes > capacity_) return;
-  while (counts_.bytes + bytes > capacity_) {
-    counts_.bytes -= units_.back().bytes;
-    places_.erase(units_.back().name);
-    units_.pop_back();
-    ++counts_.evicted_units;
-  }
-  units_.push_front({name, bytes, has_state});
-  places_[std::move(name)] = units_.begin();
-  counts_.bytes += bytes;
-  counts_.stored_bytes += bytes;
-  ++counts_.stored_units;
-}
-
 void Tier::store() {
   client::Error error;
   std::array<quire_unit, 64> units{};
@@ -92,7 +96,10 @@ void Tier::store() {
     for (uint64_t i = 0; i < n; ++i) {
       const uint64_t bytes = held_bytes(units[i].hold);
       client::check(quire_hold_end(cache_, units[i].hold, &error), error);
-      keep(units[i], bytes);
+      std::string name(reinterpret_cast<const char*>(units[i].ahead_digest), kDigestBytes);
+      if (!store_->keep(std::move(name), bytes, (units[i].flags & QUIRE_UNIT_HAS_STATE) != 0)) continue;
+      ++counts_.stored_units;
+      counts_.stored_bytes += bytes;
     }
   }
 }
@@ -113,11 +120,10 @@ Tier::Names Tier::names_of(const std::vector<quire_symbol>& prompt, uint64_t lon
   return names;
 }
 
-const Tier::Unit* Tier::find(const Names& names, uint64_t end) const {
+const UnitStore::Unit* Tier::find(const Names& names, uint64_t end) const {
   const auto at = static_cast<size_t>(std::lower_bound(names.ends.begin(), names.ends.end(), end) - names.ends.begin());
   if (at == names.ends.size() || names.ends[at] != end) return nullptr;
-  const auto found = places_.find(std::string(reinterpret_cast<const char*>(names.digests.data()) + at * kDigestBytes, kDigestBytes));
-  return found == places_.end() ? nullptr : &*found->second;
+  return store_->find(std::string(reinterpret_cast<const char*>(names.digests.data()) + at * kDigestBytes, kDigestBytes));
 }
 
 // The first token that a group lacks where it has those before `have` and is to go on at `boundary`.
@@ -135,7 +141,7 @@ bool Tier::is_there(const Names& names, uint64_t full_hit, uint64_t boundary) co
     const bool everything = group.info.window == 0 && group.info.chunk == 0;
     first = std::min(first, first_needed(group, everything ? full_hit : 0, boundary));
   }
-  const Unit* const last = find(names, boundary);
+  const UnitStore::Unit* const last = find(names, boundary);
   if (last == nullptr || (has_states_ && !last->has_state)) return false;
   for (uint64_t end = boundary / unit_tokens_ * unit_tokens_; end > first; end -= unit_tokens_) {
     if (find(names, end) == nullptr) return false;
@@ -158,8 +164,8 @@ uint64_t Tier::loaded_bytes(std::span<const uint64_t> have, uint64_t boundary) c
 
 // The last first, so that what nothing depends on is the oldest.
 void Tier::touch(const Names& names, uint64_t boundary) {
-  const auto to_front = [this](const Unit* unit) {
-    if (unit != nullptr) units_.splice(units_.begin(), units_, places_[unit->name]);
+  const auto to_front = [this](const UnitStore::Unit* unit) {
+    if (unit != nullptr) store_->touch(*unit);
   };
   to_front(find(names, boundary));
   for (uint64_t end = (boundary - 1) / unit_tokens_ * unit_tokens_; end > 0; end -= unit_tokens_) to_front(find(names, end));

@@ -1,6 +1,7 @@
 // A tier below the cache, simulated: what quire/tier.h would keep of the sequences, without bytes.
 // Units are stored when a step completes them, and evicted by age, the ends of chains first. A
-// prompt that goes on beyond the cache's hit is loaded from it. Nothing takes time.
+// prompt that goes on beyond the cache's hit is loaded from it. Nothing takes time. Several caches
+// of one plan can share a store.
 #pragma once
 
 #include <quire/config.h>
@@ -16,21 +17,49 @@
 
 namespace quire::replay {
 
-// Bytes are those of one shard, as the pool's are.
+// Bytes are those of one shard, as the pool's are. What one cache moved.
 struct TierCounts {
   uint64_t loads = 0;
   uint64_t loaded_bytes = 0;
   uint64_t stored_units = 0;
   uint64_t stored_bytes = 0;
-  uint64_t evicted_units = 0;
-  uint64_t bytes = 0;  // now
+};
+
+// Units by name, up to a number of bytes.
+class UnitStore {
+ public:
+  explicit UnitStore(uint64_t capacity) : capacity_(capacity) {}
+  UnitStore(const UnitStore&) = delete;
+  UnitStore& operator=(const UnitStore&) = delete;
+
+  // Whether it was stored: not if it is there already, or larger than all.
+  bool keep(std::string name, uint64_t bytes, bool has_state);
+  struct Unit {
+    std::string name;
+    uint64_t bytes;
+    bool has_state;
+  };
+  const Unit* find(const std::string& name) const;
+  void touch(const Unit& unit);  // it is the newest
+
+  uint64_t capacity() const { return capacity_; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t num_evicted() const { return num_evicted_; }
+
+ private:
+  using Units = std::list<Unit>;  // the newest first
+
+  const uint64_t capacity_;
+  uint64_t bytes_ = 0, num_evicted_ = 0;
+  Units units_;
+  std::unordered_map<std::string, Units::iterator> places_;
 };
 
 class Tier {
  public:
-  // Both are borrowed. The cache must take loads of whole sequences (max_load_tokens) and reports
+  // All are borrowed. The cache must take loads of whole sequences (max_load_tokens) and reports
   // its units to this tier alone from now on.
-  Tier(quire_cache* cache, quire_config* config, uint64_t capacity);
+  Tier(quire_cache* cache, quire_config* config, UnitStore* store);
 
   // Takes what became complete since the last call.
   void store();
@@ -49,13 +78,6 @@ class Tier {
     quire_group_info info;
     uint64_t bytes;  // of an id
   };
-  struct Unit {
-    std::string name;
-    uint64_t bytes;
-    bool has_state;
-  };
-  using Units = std::list<Unit>;  // the newest first
-
   // Where a prompt can be resumed, and how it is named up to there.
   struct Names {
     std::vector<uint64_t> ends;
@@ -63,20 +85,18 @@ class Tier {
   };
 
   uint64_t held_bytes(quire_hold_id hold) const;
-  void keep(const quire_unit& unit, uint64_t bytes);
   Names names_of(const std::vector<quire_symbol>& prompt, uint64_t longest) const;
-  const Unit* find(const Names& names, uint64_t end) const;
+  const UnitStore::Unit* find(const Names& names, uint64_t end) const;
   bool is_there(const Names& names, uint64_t full_hit, uint64_t boundary) const;
   uint64_t first_needed(const Group& group, uint64_t have, uint64_t boundary) const;
   uint64_t loaded_bytes(std::span<const uint64_t> have, uint64_t boundary) const;
   void touch(const Names& names, uint64_t boundary);
 
   quire_cache* cache_;
+  UnitStore* store_;
   std::vector<Group> groups_;
-  uint64_t capacity_, grid_ = 1, unit_tokens_ = 1, look_ahead_ = 0;
+  uint64_t grid_ = 1, unit_tokens_ = 1, look_ahead_ = 0;
   bool has_states_ = false;
-  Units units_;
-  std::unordered_map<std::string, Units::iterator> places_;
   TierCounts counts_;
 };
 
