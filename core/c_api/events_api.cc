@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/checked.h"
+#include "core/base/utf8.h"
 #include "core/c_api/handles.h"
 #include "core/events/block_hash.h"
 #include "core/events/event_wire.h"
@@ -187,7 +188,9 @@ Status check_encoding(const quire_event_encoding& encoding) {
   if (!std::isfinite(encoding.time)) return quire::invalid("encoding.time is not a finite number");
   if (encoding.rank < -1) return quire::invalid("encoding.rank is %" PRId64 ", at least -1", encoding.rank);
   QUIRE_RETURN_IF_ERROR(c_api::check_text(encoding.medium, "encoding.medium", kMaxLabel));
-  return c_api::check_text(encoding.locality, "encoding.locality", kMaxLabel);
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(encoding.locality, "encoding.locality", kMaxLabel));
+  const bool is_text = quire::is_utf8(c_api::text_of(encoding.medium)) && quire::is_utf8(c_api::text_of(encoding.locality));
+  return is_text ? Status() : quire::invalid("encoding.medium or encoding.locality is not UTF-8");
 }
 
 }  // namespace

@@ -16,21 +16,22 @@ constexpr uint64_t kMaxSources = 4096;
 constexpr uint64_t kMaxLabels = 4096;  // bytes
 
 Status read_source(const quire_metrics_source& from, uint64_t i, quire::MetricsSource* to) {
+  const auto named = [i](const char* field) { return "sources[" + std::to_string(i) + "]." + field; };
   if (from.reserved0 != nullptr) return quire::invalid("sources[%" PRIu64 "].reserved0 must be NULL", i);
   if (from.cache != nullptr) {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.cache, "sources[].cache"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.cache, named("cache").c_str()));
     to->cache = from.cache->object;
     to->kinds = from.cache->event_kinds;
   }
   if (from.tiers != nullptr) {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.tiers, "sources[].tiers"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.tiers, named("tiers").c_str()));
     to->tiers = from.tiers->object;
   }
   if (from.memory != nullptr) {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.memory, "sources[].memory"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(from.memory, named("memory").c_str()));
     to->memory = from.memory->object;
   }
-  QUIRE_RETURN_IF_ERROR(c_api::check_text(from.labels, "sources[].labels", kMaxLabels));
+  QUIRE_RETURN_IF_ERROR(c_api::check_text(from.labels, named("labels").c_str(), kMaxLabels));
   auto labels = quire::read_labels(c_api::text_of(from.labels));
   if (!labels.ok()) return quire::invalid("sources[%" PRIu64 "].%s", i, labels.status().message().c_str());
   to->labels = std::move(*labels);

@@ -10,12 +10,12 @@ namespace {
 using CacheStats = quire_cache_stats;
 
 constexpr MetricFamily kPages = {"pages", kGauge, "", "Pages of the pool, without the null page."};
-constexpr MetricFamily kParts = {"parts", kGauge, "", "Parts of pages: used by sequences, cached, or holes in pages of a group."};
+constexpr MetricFamily kParts = {"parts", kGauge, "", "Parts of pages: in use, cached, or holes in pages of a group."};
 constexpr MetricFamily kMatches = {"prefix_cache_matches", kCounter, "",
-                                   "Admitted prompts by why they were not found further; none = all that may be reused was."};
+                                   "Admitted prompts by why the match ended; none = nothing more could be reused."};
 
 constexpr MetricField<CacheStats> kOfCache[] = {
-    {{"kv_cache_usage_perc", kGauge, "", "Share of the pages in use by sequences, 1 = all. Cached pages count as free."},
+    {{"kv_cache_usage_perc", kGauge, "", "Share of the pages in use, pinned or held, 1 = all. Cached pages count as free."},
      "",
      [](const CacheStats& s) {
        return s.pages_total <= 1 ? 0.0 : static_cast<double>(s.pages_used) / static_cast<double>(s.pages_total - 1);

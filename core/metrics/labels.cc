@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "core/metrics/utf8.h"
+#include "core/base/utf8.h"
 
 namespace quire {
 namespace {
@@ -85,13 +85,14 @@ Result<std::string> read_labels(std::string_view text) {
 void add_label(std::string_view name, std::string_view value, std::string* labels) {
   if (!labels->empty()) *labels += ',';
   labels->append(name).append("=\"");
-  const std::string_view shown = is_utf8(value) ? value : "?";
-  for (const char c : shown) {
+  const bool is_text = is_utf8(value);
+  for (const char c : value) {
+    const bool is_shown = c != '\0' && (is_text || static_cast<unsigned char>(c) < 0x80);
     if (c == '\\' || c == '"') *labels += '\\';
     if (c == '\n') {
       *labels += "\\n";
     } else {
-      *labels += c;
+      *labels += is_shown ? c : '?';
     }
   }
   *labels += '"';

@@ -11,7 +11,7 @@ namespace quire {
 // Checks what an engine gave and brings it into one form, sorted by name: texts of the same labels
 // are equal. Errors: INVALID_ARGUMENT (syntax, no UTF-8, a name twice or one that quire uses).
 Result<std::string> read_labels(std::string_view text);
-// Appends one label; the value is escaped, and bytes that are no UTF-8 are replaced.
+// Appends one label; the value is escaped. NUL, and where it is no UTF-8 all but ASCII, become "?".
 void add_label(std::string_view name, std::string_view value, std::string* labels);
 
 }  // namespace quire

@@ -151,7 +151,7 @@ void TierSet::drain() noexcept {
     state_.cancel(slot);
   }
   while (state_.transfers->num_in_use() > 0) {
-    if (!poll()) wait(kTick);
+    if (!poll()) wait(kTick, false);
   }
 }
 
@@ -185,11 +185,12 @@ bool TierSet::poll() noexcept {
   return any;
 }
 
-// For a completion, where descriptors say that there is one. Nothing says when streams are done, or when a full connector has room.
-void TierSet::wait(int64_t timeout_ns) const {
+// For a completion, where descriptors say that there is one. has_news: something else may happen that nothing tells: streams are done, a
+// full connector has room. Reads nothing that changes.
+void TierSet::wait(int64_t timeout_ns, bool has_news) const {
   std::array<pollfd, kMostTiers> waits{};
   nfds_t n = 0;
-  bool all = !state_.follows_streams() && !stores_.any_waits();
+  bool all = !has_news;
   for (const int descriptor : descriptors_) {
     if (descriptor >= 0) waits[n++] = {descriptor, POLLIN, 0};
     all = all && descriptor >= 0;
@@ -200,7 +201,7 @@ void TierSet::wait(int64_t timeout_ns) const {
 }
 
 uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results) {
-  const std::lock_guard guard(lock_);
+  std::unique_lock guard(lock_);
   const int64_t begun = state_.now(), until = begun + std::min(timeout_ns, INT64_MAX - std::max<int64_t>(begun, 0));
   for (;;) {
     bool any = poll();
@@ -209,7 +210,11 @@ uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results)
     const int64_t now = state_.now();
     const bool waits = state_.transfers->num_in_use() > 0 || fetches_->num_in_progress() > 0 || stores_.any_waits();
     if (any || timeout_ns == 0 || now >= until || !waits) break;
-    wait(std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now));
+    const int64_t longest = std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now);
+    const bool has_news = state_.follows_streams() || stores_.any_waits();
+    guard.unlock();  // others read statistics meanwhile
+    wait(longest, has_news);
+    guard.lock();
   }
   return fetches_->take_results(results);
 }

@@ -60,7 +60,7 @@ class TierSet {
   void move_on() noexcept;
   bool poll() noexcept;
   bool poll_tier(Tier& tier);
-  void wait(int64_t timeout_ns) const;
+  void wait(int64_t timeout_ns, bool has_news) const;
   void drain() noexcept;
 
   mutable std::mutex lock_;

@@ -19,6 +19,8 @@ using quire::plugins::Outcome;
 namespace {
 
 constexpr uint64_t kMostAddress = 255;
+constexpr uint32_t kFirstOptions = 40;  // bytes of the first quire_exporter_options; later ones are longer
+static_assert(sizeof(quire_exporter_options) >= kFirstOptions);
 
 Outcome invalid(const std::string& text) { return {QUIRE_INVALID_ARGUMENT, 0, text}; }
 
@@ -62,7 +64,12 @@ class Sources {
   Sources(const Sources&) = delete;
   Sources& operator=(const Sources&) = delete;
 
-  Outcome write(bool is_open, std::string* text) const { return write(all_.data(), all_.size(), is_open, text); }
+  Outcome write(bool is_open, std::string* text) {
+    text->resize(room_.load(std::memory_order_relaxed));  // what was needed last, so that it is written once
+    Outcome outcome = write(all_.data(), all_.size(), is_open, text);
+    if (outcome.ok()) room_.store(text->size() + 1024, std::memory_order_relaxed);
+    return outcome;
+  }
   static Outcome write(const quire_metrics_source* sources, uint64_t n, bool is_open, std::string* text) {
     const quire_metrics_format format = is_open ? QUIRE_METRICS_OPENMETRICS : QUIRE_METRICS_PROMETHEUS;
     while (true) {
@@ -80,16 +87,17 @@ class Sources {
  private:
   std::vector<quire_metrics_source> all_;
   std::vector<std::string> labels_;
+  std::atomic<size_t> room_{0};
 };
 
 Outcome read_options(const quire_exporter_options* from, quire_exporter_options* to) {
   if (from == nullptr) return invalid("options is NULL");
-  if (from->struct_size < sizeof *to) return invalid("options.struct_size is " + std::to_string(from->struct_size));
+  if (from->struct_size < kFirstOptions) return invalid("options.struct_size is " + std::to_string(from->struct_size));
   const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
   for (uint32_t i = sizeof *to; i < from->struct_size; ++i) {
     if (bytes[i] != 0) return {QUIRE_UNIMPLEMENTED, 0, "options: byte " + std::to_string(i) + " is set, which this library does not know"};
   }
-  *to = *from;
+  std::memcpy(to, from, std::min<size_t>(from->struct_size, sizeof *to));
   if (to->flags != 0) return invalid("options.flags: none are defined");
   if (to->sources == nullptr && to->num_sources != 0) return invalid("options.sources is NULL");
   if (to->address.data == nullptr && to->address.len != 0) return invalid("options.address.data is NULL");

@@ -1,6 +1,8 @@
 #include "plugins/exporter/server.h"
 
+#include <arpa/inet.h>
 #include <civetweb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -8,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 
 namespace quire::exporter {
@@ -23,11 +26,16 @@ Outcome check_address(const std::string& address) {
   const auto bad = [&](const char* why) { return Outcome{QUIRE_INVALID_ARGUMENT, 0, "options.address is \"" + address + "\": " + why}; };
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) return bad("an address and a port, such as 127.0.0.1:9464");
+  if (address.find('\0') != std::string::npos) return bad("a NUL is in it");
+  const bool is_v6 = address[0] == '[' && address[colon - 1] == ']';
+  const std::string host = is_v6 ? address.substr(1, colon - 2) : address.substr(0, colon);
+  std::array<unsigned char, sizeof(in6_addr)> parsed{};
+  if (inet_pton(is_v6 ? AF_INET6 : AF_INET, host.c_str(), parsed.data()) != 1)
+    return bad("an address in numbers, such as 0.0.0.0 or [::1]");
   const std::string port = address.substr(colon + 1);
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos || std::stoul(port) > 65535) {
     return bad("the port is a number from 0 to 65535");
   }
-  if (address.find_first_of(", +") != std::string::npos) return bad("one address without spaces");
   return {};
 }
 
@@ -86,7 +94,8 @@ Outcome Server::start(const std::string& address) {
   std::array<char, 256> text{};
   unsigned number = 0;
   mg_error_data error{&number, text.data(), text.size()};
-  mg_init_library(0);
+  static std::once_flag once;
+  std::call_once(once, [] { mg_init_library(0); });  // which is no call of any thread
   std::string log;
   startup_log = &log;
   // Signals are for the engine's threads.
@@ -117,7 +126,7 @@ int Server::on_request(mg_connection* connection) {
     return server->answer(connection);
   } catch (const std::bad_alloc&) {
     ++server->counters_.failures;
-    put(connection, 500, kPlain, "no host memory\n", false);
+    put(connection, 500, kPlain, "no host memory\n", std::string_view(mg_get_request_info(connection)->request_method) == "HEAD");
     return 500;
   }
 }

@@ -33,8 +33,6 @@ class Server {
 
   uint32_t port() const { return port_; }
   const Counters& counters() const { return counters_; }
-  // In a child of fork: its threads are not there to be stopped.
-  void abandon() { running_ = nullptr; }
 
  private:
   explicit Server(Page page) : page_(std::move(page)) {}

@@ -102,9 +102,15 @@ bool Tickets::submit(std::span<const quire_ticket> tickets, const quire_ticket_r
     }
     waiting_.insert(std::move(one.waiting));
     work_.notify_one();
-    if (ticket->fields.deadline_ns != -1) watch_from(monotonic() + ticket->fields.deadline_ns - host_now());
+    if (ticket->fields.deadline_ns != -1) watch_from(own_time(ticket->fields.deadline_ns));
   }
   return true;
+}
+
+// A time of the host's clock, of this connector's.
+int64_t Tickets::own_time(int64_t host_time) const {
+  int64_t time = 0;
+  return __builtin_add_overflow(monotonic(), host_time - host_now(), &time) ? INT64_MAX : time;
 }
 
 bool Tickets::is_overdue(const Ticket& ticket) const { return ticket.fields.deadline_ns != -1 && ticket.fields.deadline_ns <= host_now(); }
@@ -226,7 +232,7 @@ bool Tickets::may_call(uint32_t worker, Ticket* ticket, bool changes) {
   ticket->is_changing = changes;
   workers_[worker].call_ends = monotonic() + config_.timeout_ns;
   watch_from(workers_[worker].call_ends);
-  if (ticket->fields.deadline_ns != -1) watch_from(monotonic() + ticket->fields.deadline_ns - host_now());
+  if (ticket->fields.deadline_ns != -1) watch_from(own_time(ticket->fields.deadline_ns));
   return true;
 }
 

@@ -133,6 +133,7 @@ class Tickets {
 
   static Prepared prepare(const quire_ticket& fields, const quire_ticket_run* runs, const uint8_t* keys);
   int64_t host_now() const { return host_.now(host_.user); }
+  int64_t own_time(int64_t host_time) const;
   bool is_overdue(const Ticket& ticket) const;
   // What follows is called with the lock.
   quire_code refusal(int64_t now) const;

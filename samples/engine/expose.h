@@ -7,7 +7,8 @@
 
 struct quire_exporter;
 
-/* Serves /metrics at --metrics; *own stays NULL without that. Complains and returns an exit code. */
+/* Serves /metrics at --metrics; *own stays NULL without that. Complains and returns an exit code.
+ */
 int expose_open(struct quire_exporter** own, const rig* r, const engine_options* options);
 void expose_close(struct quire_exporter** own);
 

@@ -150,11 +150,11 @@ TEST(MetricsExporter, RefusesWhatItCannotListenOn) {
             "the exporter does not listen on 127.0.0.1:" + std::to_string(served.port) + ": Address already in use");
   EXPECT_STREQ(err.source, "library:exporter");
   for (const char* address : {"9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:9464s",
-                              "127.0.0.1:1,127.0.0.1:2", "127.0.0.1 :1", "+127.0.0.1:1"}) {
+                              "127.0.0.1:1,127.0.0.1:2", "127.0.0.1 :1", "+127.0.0.1:1", "localhost:0", "[127.0.0.1]:0", "::1:0"}) {
     EXPECT_EQ(Served::open(address, nullptr, &other, &err), QUIRE_INVALID_ARGUMENT) << address;
     EXPECT_NE(std::string(err.message).find("options.address"), std::string::npos) << err.message;
   }
-  EXPECT_EQ(Served::open("nobody.invalid:1", nullptr, &other, &err), QUIRE_INVALID_ARGUMENT);
+  EXPECT_EQ(Served::open(std::string("127.0.0.1\0:1", 12), nullptr, &other, &err), QUIRE_INVALID_ARGUMENT);
   EXPECT_EQ(Served::open("192.0.2.1:0", nullptr, &other, &err), QUIRE_INVALID_ARGUMENT) << err.message;  // no address of this machine
   EXPECT_EQ(other, nullptr);
 }

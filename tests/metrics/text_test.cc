@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <fstream>
+#include <thread>
 
 #include "tests/tier/rig.h"
 
@@ -296,6 +299,39 @@ TEST(MetricsText, SeveralEnginesStandInTheSameFamilies) {
   EXPECT_TRUE(samples.contains("quire_sequences{engine=\"0\",model_name=\"a\"}"));
   EXPECT_TRUE(samples.contains("quire_sequences{model_name=\"b\"}"));
   EXPECT_EQ(of(families, "quire_fetches_in_progress").size(), 1U);
+}
+
+// quire_tiers_run may wait for seconds: nobody waits with it.
+TEST(MetricsText, IsReadWhileTiersWaitForATransfer) {
+  Clock clock;
+  FakeStoreOptions slow;
+  slow.latency_ns = 3'600'000'000'000;
+  FakeStore store(slow);
+  EngineOptions options;
+  options.layers = {full_layer()};
+  Engine engine(clock, options, {&store});
+  engine.compute(count_text(1, 200));
+  engine.run();
+  ASSERT_GT(engine.stats().units_in_flight, 0U);
+  std::atomic<bool> has_begun{false}, has_ended{false};
+  std::thread waiting([&] {
+    has_begun = true;
+    uint64_t count = 0;
+    quire_fetch_result result{};
+    quire_error err = QUIRE_INIT(quire_error);
+    must(quire_tiers_run(engine.tiers(), 2'000'000'000, &result, 1, &count, &err), err, "run");
+    has_ended = true;
+  });
+  while (!has_begun) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_FALSE(write({{nullptr, engine.tiers(), nullptr, {}, nullptr}}, QUIRE_METRICS_OPENMETRICS).empty());
+    EXPECT_GT(engine.stats().units_in_flight, 0U);
+  }
+  EXPECT_FALSE(has_ended);
+  clock.now += 3'700'000'000'000;
+  waiting.join();
+  engine.settle();
 }
 
 TEST(MetricsText, NothingIsAText) {

@@ -53,7 +53,7 @@ Clock::Clock() {
   own.driver = {"cpu", 3};
   own.driver_path = {QUIRE_MODULES, std::strlen(QUIRE_MODULES)};
   own.connector_path = own.driver_path;
-  own.clock = [](void* time) { return *static_cast<const int64_t*>(time); };
+  own.clock = [](void* time) { return static_cast<const std::atomic<int64_t>*>(time)->load(); };
   own.clock_user = &now;
   must(quire_runtime_create(&own, &runtime, &err), err, "runtime");
 }

@@ -9,6 +9,7 @@
 #include <quire/session.h>
 #include <quire/tier.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,7 +36,7 @@ using Owned = std::unique_ptr<T, Releases<T, Release>>;
 
 // Time that tests move.
 struct Clock {
-  int64_t now = 1'000'000;
+  std::atomic<int64_t> now{1'000'000};
   quire_runtime* runtime = nullptr;
 
   Clock();

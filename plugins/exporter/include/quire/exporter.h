@@ -8,8 +8,8 @@
  *
  * The server is CivetWeb. It makes the process ignore SIGPIPE.
  *
- * fork(): a child must not use an exporter. It may release it, which gives nothing back. The port
- * stays bound until the child ends or calls exec. */
+ * fork(): a child must not use an exporter. It may release it; that frees nothing. While the child
+ * lives and does not call exec, the port stays bound, even if the parent releases the exporter. */
 #ifndef QUIRE_EXPORTER_H_
 #define QUIRE_EXPORTER_H_
 
@@ -26,8 +26,8 @@ typedef struct quire_exporter quire_exporter;
 typedef struct quire_exporter_options {
   uint32_t struct_size;
   uint32_t flags;                        /* 0 */
-  /* Where to listen: address and port, for example "0.0.0.0:9464" or "[::1]:9464". Port 0 = any
-   * free one. Empty = "127.0.0.1:9464". */
+  /* Where to listen: address in numbers and port, for example "0.0.0.0:9464" or "[::1]:9464".
+   * Port 0 = any free one. Empty = "127.0.0.1:9464". */
   quire_str address;
   const quire_metrics_source *sources;   /* [num_sources]; borrowed, the objects are kept alive */
   uint64_t num_sources;
@@ -38,17 +38,17 @@ typedef struct quire_exporter_info {
   uint32_t struct_size;
   uint32_t port;                         /* on which it listens */
   uint64_t scrapes;                      /* answered with metrics */
-  uint64_t failures;                     /* answered with an error, for lack of memory */
+  uint64_t failures;                     /* answered with an error */
   uint64_t refusals;                     /* other paths and methods */
 } quire_exporter_info;
 
-/* Starts to listen. options: borrowed. *out: owned, release it with quire_exporter_release.
+/* Starts listening. options: borrowed. *out: owned, release it with quire_exporter_release.
  * Thread: any thread. Blocking: no.
  * Errors: INVALID_ARGUMENT (address; sources, as quire_metrics_write), ALREADY_EXISTS (the port is
  * in use), PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
 QUIRE_API quire_code quire_exporter_create(const quire_exporter_options *options,
                                            quire_exporter **out, quire_error *err);
-/* Stops to listen and waits for answers in progress. NULL is allowed.
+/* Stops listening and waits for answers in progress. NULL is allowed.
  * Thread: serialized on exporter. Blocking: for such answers, at most some seconds. */
 QUIRE_API void quire_exporter_release(quire_exporter *exporter);
 /* Reads the port and the counters.

@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-/* One object that counts, or several that get the same labels. NULL = none. Frozen, 48 bytes. */
+/* Objects that count, at most one of each kind, and the labels of their samples. NULL = none.
+ * Frozen, 48 bytes. */
 typedef struct quire_metrics_source {
   quire_cache *cache;
   quire_tiers *tiers;
@@ -39,10 +40,9 @@ enum quire_metrics_format_e {
   QUIRE_METRICS_FORMAT_FORCE32 = -0x7fffffff
 };
 
-/* Writes the metrics of all sources as one text. It needs no other call's end: an HTTP thread can
- * call it while the engine runs.
- * - sources[num_sources]: borrowed. Sources of the same kind of object need different labels; the
- *   shards of one config have labels of their own.
+/* Writes the metrics of all sources as one text. An HTTP thread can call it while the engine runs.
+ * - sources[num_sources]: borrowed. Two caches need different labels, and so do two sets of tiers
+ *   and two memories of the same shard. quire adds the label of the shard.
  * - text: two-call array, not NUL terminated. The text may be longer at the next call.
  * Thread: any thread. Blocking: waits for a mutating call of each cache.
  * Errors: INVALID_ARGUMENT (labels: syntax, a name twice or one of quire's; two sources with the
