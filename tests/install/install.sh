@@ -116,7 +116,7 @@ fi
 # The exporter of metrics, in the same ways.
 if pkg-config --exists quire-exporter; then
   mkdir "$work/exporter"
-  printf '#include <quire/exporter.h>\nint main(void) { return *quire_version() != 0 && quire_exporter_create(0, 0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }\n' >"$work/exporter/exporter.c"
+  printf '#include <quire/exporter.h>\nint main(void) { return quire_abi_version() != 0 && quire_exporter_create(0, 0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }\n' >"$work/exporter/exporter.c"
   # shellcheck disable=SC2046
   gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags quire-exporter) "$work/exporter/exporter.c" -o "$work/exporter/by_pkg_config" $(pkg-config --libs quire-exporter)
   LD_LIBRARY_PATH=$lib "$work/exporter/by_pkg_config" || { echo "FAILED: the exporter by pkg-config"; exit 1; }

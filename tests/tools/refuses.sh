@@ -220,7 +220,6 @@ replay MODELS/llama-3.1-8b.json agents:1 --window-interval 0 | --window-interval
 replay MODELS/llama-3.1-8b.json agents:1 --oracle lru,belady | --oracle: 'belady' ; must be some of infinite, lru
 replay MODELS/llama-3.1-8b.json agents:1 --tier 0GiB | --tier: '0GiB'; must be 1
 replay MODELS/llama-3.1-8b.json agents:1 --tier 1GiB,2GiB | --tier: one size is wanted
-replay MODELS/llama-3.1-8b.json agents:1 --memory 40GiB --tier 1GiB --engines 2 | --tier is below one cache
 replay MODELS/llama-3.1-8b.json agents:1 --active-params -1 | --active-params
 replay MODELS/llama-3.1-8b.json DIR/absent --concurrency 0 | --concurrency: '0' ; must be a whole number 1..4294967295
 ROWS
