@@ -11,33 +11,20 @@
 #include <string>
 #include <vector>
 
+#include "plugins/common/library.h"
 #include "plugins/exporter/server.h"
 
 using quire::exporter::Server;
+using quire::plugins::guarded_export;
+using quire::plugins::invalid;
 using quire::plugins::Outcome;
 
 namespace {
 
+constexpr char kSource[] = "library:exporter";  // of errors
 constexpr uint64_t kMostAddress = 255;
 constexpr uint32_t kFirstOptions = 40;  // bytes of the first quire_exporter_options; later ones are longer
 static_assert(sizeof(quire_exporter_options) >= kFirstOptions);
-
-Outcome invalid(const std::string& text) { return {QUIRE_INVALID_ARGUMENT, 0, text}; }
-
-// Runs the body of an exported function.
-template <typename Body>
-quire_code guarded(quire_error* err, Body body) {
-  if (err != nullptr && err->struct_size < sizeof *err) return QUIRE_INVALID_ARGUMENT;
-  const quire_code code = quire::plugins::guarded(err, "", [&]() -> Outcome {
-    try {
-      return body();
-    } catch (const std::bad_alloc&) {
-      return {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory"};  // so short that it needs none
-    }
-  });
-  if (code != QUIRE_OK && err != nullptr) std::snprintf(err->source, sizeof err->source, "library:exporter");
-  return code;
-}
 
 // The caller's sources with their labels; the objects are kept alive.
 class Sources {
@@ -91,13 +78,7 @@ class Sources {
 };
 
 Outcome read_options(const quire_exporter_options* from, quire_exporter_options* to) {
-  if (from == nullptr) return invalid("options is NULL");
-  if (from->struct_size < kFirstOptions) return invalid("options.struct_size is " + std::to_string(from->struct_size));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  for (uint32_t i = sizeof *to; i < from->struct_size; ++i) {
-    if (bytes[i] != 0) return {QUIRE_UNIMPLEMENTED, 0, "options: byte " + std::to_string(i) + " is set, which this library does not know"};
-  }
-  std::memcpy(to, from, std::min<size_t>(from->struct_size, sizeof *to));
+  if (Outcome outcome = quire::plugins::read_descriptor(from, "options", kFirstOptions, to); !outcome.ok()) return outcome;
   if (to->flags != 0) return invalid("options.flags: none are defined");
   if (to->sources == nullptr && to->num_sources != 0) return invalid("options.sources is NULL");
   if (to->address.data == nullptr && to->address.len != 0) return invalid("options.address.data is NULL");
@@ -114,7 +95,7 @@ struct quire_exporter {
 };
 
 quire_code quire_exporter_create(const quire_exporter_options* options, quire_exporter** out, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     quire_exporter_options own{};
     if (out == nullptr) return invalid("out is NULL");
     if (Outcome outcome = read_options(options, &own); !outcome.ok()) return outcome;
@@ -137,17 +118,12 @@ void quire_exporter_release(quire_exporter* exporter) {
 }
 
 quire_code quire_exporter_get_info(quire_exporter* exporter, quire_exporter_info* info, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (exporter == nullptr) return invalid("exporter is NULL");
-    if (info == nullptr) return invalid("info is NULL");
-    if (info->struct_size < sizeof info->struct_size) return invalid("info.struct_size is " + std::to_string(info->struct_size));
     quire_exporter_info own = QUIRE_INIT(quire_exporter_info);
     own.port = exporter->server->port();
     const auto& counters = exporter->server->counters();
     own.scrapes = counters.scrapes, own.failures = counters.failures, own.refusals = counters.refusals;
-    const uint32_t bytes = std::min<uint32_t>(info->struct_size, sizeof own);
-    std::memset(reinterpret_cast<char*>(info) + bytes, 0, info->struct_size - bytes);
-    quire::plugins::give(info, own);
-    return {};
+    return quire::plugins::write_info(own, "info", info);
   });
 }

@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 #include <civetweb.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <array>
 #include <cerrno>
@@ -12,6 +10,8 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+
+#include "plugins/common/signals.h"
 
 namespace quire::exporter {
 namespace {
@@ -98,12 +98,10 @@ Outcome Server::start(const std::string& address) {
   std::call_once(once, [] { mg_init_library(0); });  // which is no call of any thread
   std::string log;
   startup_log = &log;
-  // Signals are for the engine's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  running_ = mg_start2(&init, &error);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const plugins::NoSignals quiet;
+    running_ = mg_start2(&init, &error);
+  }
   startup_log = nullptr;
   if (running_ == nullptr) return why_not(address, log, text.data());
   std::array<mg_server_port, 1> ports{};

@@ -1,7 +1,6 @@
 #include "plugins/file/worker.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,8 @@
 #include <chrono>
 #include <new>
 #include <string>
+
+#include "plugins/common/signals.h"
 
 namespace quire::file {
 namespace {
@@ -32,17 +33,10 @@ Outcome Worker::open() {
   if (Outcome outcome = store_.catalog.open(); !outcome.ok()) return outcome;
   if (access("/proc/self/fd", X_OK) != 0) store_.has_temporary = false;  // such files get their names there
   show();
-  // Signals are for the threads of the host.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
+  {
+    const plugins::NoSignals quiet;
     thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(thread_.native_handle(), "quire-file");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return phase_ != Phase::kStarting; });

@@ -8,6 +8,7 @@
 #include "common/note.h"
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
+#include "plugins/common/tickets.h"
 #include "plugins/host/instance.h"
 
 QUIRE_CONNECTOR_NOTE("host");
@@ -48,35 +49,25 @@ quire_code submit(quire_connector_instance* instance, const quire_ticket* ticket
   });
 }
 
-quire_code poll(quire_connector_instance* instance, int64_t timeout_ns, quire_completion* items, uint64_t capacity, uint64_t* count,
-                quire_error* /*err*/) {
-  *count = instance->own->tickets().poll(timeout_ns, {items, capacity});
-  return QUIRE_OK;
-}
-
-quire_code cancel(quire_connector_instance* instance, uint64_t ticket, quire_error* err) {
-  if (instance->own->tickets().cancel(ticket)) return QUIRE_OK;
-  return plugins::fail(err, kName, QUIRE_NOT_FOUND, "ticket %llu is not in flight", static_cast<unsigned long long>(ticket));
-}
-
-quire_code get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* /*err*/) {
-  *fd = instance->own->tickets().fd();
-  return QUIRE_OK;
-}
-
-quire_code health(quire_connector_instance* instance, quire_connector_health* health, quire_error* /*err*/) {
-  plugins::give(health, instance->own->health());
-  return QUIRE_OK;
-}
-
 quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_object_entry* items, uint64_t capacity, uint64_t* count,
                 uint8_t* keys, uint64_t num_key_bytes, quire_error* err) {
   return plugins::guarded(err, kName, [&] { return instance->own->list(cursor, {items, capacity}, count, {keys, num_key_bytes}); });
 }
 
 // Runs name addresses; nothing has to be registered.
-constexpr quire_connector_api kApi = {
-    sizeof(quire_connector_api), 0, open, close, info, nullptr, nullptr, submit, poll, cancel, get_fd, health, list};
+constexpr quire_connector_api kApi = {sizeof(quire_connector_api),
+                                      0,
+                                      open,
+                                      close,
+                                      info,
+                                      nullptr,
+                                      nullptr,
+                                      submit,
+                                      plugins::poll<quire_connector_instance>,
+                                      plugins::cancel<kName, quire_connector_instance>,
+                                      plugins::get_fd<quire_connector_instance>,
+                                      plugins::health<quire_connector_instance>,
+                                      list};
 
 constexpr quire_manifest kManifest = plugins::manifest_of(kName, &kApi);
 

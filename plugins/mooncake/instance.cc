@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "plugins/common/signals.h"
 #include "plugins/common/waiting.h"
 
 namespace quire::mooncake {
@@ -69,6 +70,7 @@ Outcome Instance::open(const quire_host_api& host, const Config& config, std::un
 Outcome Instance::start() {
   const uint32_t threads = shared_->config.threads;
   workers_.reserve(threads);
+  const plugins::NoSignals quiet;
   try {
     watch_ = std::thread([shared = shared_] { shared->tickets.watch(); });
     for (uint32_t i = 0; i < threads; ++i) {

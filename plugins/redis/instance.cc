@@ -1,6 +1,5 @@
 #include "plugins/redis/instance.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,27 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "plugins/common/signals.h"
+
 namespace quire::redis {
-namespace {
-
-// What begins in its life gets no signals.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
-
-}  // namespace
-
 Instance::Instance(const quire_host_api& host, Config config)
     : host_(host), config_(std::move(config)), log_(&host_), owner_(getpid()), tickets_(config_), listing_(config_) {}
 
@@ -51,7 +32,7 @@ Outcome Instance::start() {
   }
   threads_.reserve(connections_.size());
   // Signals are for the threads of the host; and hiredis writes where the kernel may answer with SIGPIPE.
-  const NoSignals quiet;
+  const plugins::NoSignals quiet;
   for (const auto& connection : connections_) {
     try {
       threads_.emplace_back([own = connection.get()] { own->run(); });

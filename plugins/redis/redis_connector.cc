@@ -9,6 +9,7 @@
 #include "common/note.h"
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
+#include "plugins/common/tickets.h"
 #include "plugins/redis/config.h"
 #include "plugins/redis/instance.h"
 
@@ -44,38 +45,6 @@ quire_code info(quire_connector_instance* /*instance*/, quire_connector_info* in
   return QUIRE_OK;
 }
 
-// The library has checked tickets, runs and keys.
-quire_code submit(quire_connector_instance* instance, const quire_ticket* tickets, uint64_t n, const quire_ticket_run* runs,
-                  uint64_t /*num_runs*/, const uint8_t* keys, uint64_t /*num_key_bytes*/, uint64_t* accepted, quire_error* err) {
-  *accepted = 0;
-  return plugins::guarded(err, kName, [&]() -> Outcome {
-    if (instance->own->tickets().submit({tickets, n}, runs, keys, accepted)) return {};
-    return {QUIRE_INVALID_ARGUMENT, 0,
-            "tickets[" + std::to_string(*accepted) + "].ticket is " + std::to_string(tickets[*accepted].ticket) + ", which is in flight"};
-  });
-}
-
-quire_code poll(quire_connector_instance* instance, int64_t timeout_ns, quire_completion* items, uint64_t capacity, uint64_t* count,
-                quire_error* /*err*/) {
-  *count = instance->own->tickets().poll(timeout_ns, {items, capacity});
-  return QUIRE_OK;
-}
-
-quire_code cancel(quire_connector_instance* instance, uint64_t ticket, quire_error* err) {
-  if (instance->own->tickets().cancel(ticket)) return QUIRE_OK;
-  return plugins::fail(err, kName, QUIRE_NOT_FOUND, "ticket %llu is not in flight", static_cast<unsigned long long>(ticket));
-}
-
-quire_code get_fd(quire_connector_instance* instance, int32_t* fd, quire_error* /*err*/) {
-  *fd = instance->own->tickets().fd();
-  return QUIRE_OK;
-}
-
-quire_code health(quire_connector_instance* instance, quire_connector_health* health, quire_error* /*err*/) {
-  plugins::give(health, instance->own->health());
-  return QUIRE_OK;
-}
-
 quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_object_entry* items, uint64_t capacity, uint64_t* count,
                 uint8_t* keys, uint64_t num_key_bytes, quire_error* err) {
   *count = 0;
@@ -85,8 +54,19 @@ quire_code list(quire_connector_instance* instance, uint64_t* cursor, quire_obje
 }
 
 // Runs name addresses; nothing has to be registered.
-constexpr quire_connector_api kApi = {
-    sizeof(quire_connector_api), 0, open, close, info, nullptr, nullptr, submit, poll, cancel, get_fd, health, list};
+constexpr quire_connector_api kApi = {sizeof(quire_connector_api),
+                                      0,
+                                      open,
+                                      close,
+                                      info,
+                                      nullptr,
+                                      nullptr,
+                                      plugins::submit<kName, quire_connector_instance>,
+                                      plugins::poll<quire_connector_instance>,
+                                      plugins::cancel<kName, quire_connector_instance>,
+                                      plugins::get_fd<quire_connector_instance>,
+                                      plugins::health<quire_connector_instance>,
+                                      list};
 
 constexpr quire_manifest kManifest = plugins::manifest_of(kName, &kApi);
 

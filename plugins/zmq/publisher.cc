@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "plugins/common/signals.h"
 
 namespace quire::zmq {
 namespace {
@@ -54,9 +55,7 @@ Outcome Publisher::start() {
   if (Outcome outcome = queue_.open(); !outcome.ok()) return outcome;
   if (Outcome outcome = Sockets::open(options_.sockets, &sockets_); !outcome.ok()) return outcome;
   sender_ = std::make_unique<Sender>(options_.sender, sockets_.get(), &queue_, &counters_);
-  sigset_t all, before;  // signals of the process are for its own threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const plugins::NoSignals quiet;
   Outcome outcome;
   try {
     thread_ = std::thread([sender = sender_.get()] { sender->run(); });
@@ -65,7 +64,6 @@ Outcome Publisher::start() {
   } catch (const std::bad_alloc&) {
     outcome = {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory for the publisher's thread"};
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return outcome;
 }
 

@@ -11,10 +11,15 @@
 #include <string_view>
 #include <utility>
 
+#include "plugins/common/library.h"
 #include "plugins/zmq/endpoint.h"
 #include "plugins/zmq/publisher.h"
 
+using quire::plugins::guarded_export;
+using quire::plugins::invalid;
 using quire::plugins::Outcome;
+using quire::plugins::read_descriptor;
+using quire::plugins::write_info;
 using quire::zmq::Publisher;
 using quire::zmq::PublisherOptions;
 
@@ -24,54 +29,15 @@ struct quire_event_publisher {
 
 namespace {
 
+constexpr char kSource[] = "library:zmq";  // of errors
+// Bytes of the first structs; later ones are longer.
+constexpr uint32_t kFirstOptions = 136, kFirstMessage = 80;
 constexpr std::string_view kEndpoint = "tcp://*:5557";
 constexpr uint64_t kBufferSteps = 10'000, kQueueSize = 100'000, kBytes = 256 << 20;
 constexpr uint32_t kHwm = 100'000, kLingerMs = 1'000;
 constexpr uint64_t kMostBatches = 1'000'000'000;
 constexpr uint64_t kMostEndpoint = 1024, kMostTopic = 4096, kMostLabel = 255;
 constexpr uint32_t kMostLingerMs = 3'600'000;
-
-Outcome invalid(const std::string& text) { return {QUIRE_INVALID_ARGUMENT, 0, text}; }
-
-// Runs the body of an exported function.
-template <typename Body>
-quire_code guarded(quire_error* err, Body body) {
-  if (err != nullptr && err->struct_size < sizeof *err) return QUIRE_INVALID_ARGUMENT;
-  const quire_code code = quire::plugins::guarded(err, "", [&]() -> Outcome {
-    try {
-      return body();
-    } catch (const std::bad_alloc&) {
-      return {QUIRE_RESOURCE_EXHAUSTED, 0, "no host memory"};  // so short that it needs none
-    }
-  });
-  if (code != QUIRE_OK && err != nullptr) std::snprintf(err->source, sizeof err->source, "library:zmq");
-  return code;
-}
-
-// A descriptor of the caller, as long as this library knows it.
-template <typename T>
-Outcome read(const T* from, const std::string& name, T* to) {
-  if (from == nullptr) return invalid(name + " is NULL");
-  if (from->struct_size < sizeof(T))
-    return invalid(name + ".struct_size is " + std::to_string(from->struct_size) + ", at least " + std::to_string(sizeof(T)));
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  for (uint32_t i = sizeof(T); i < from->struct_size; ++i) {
-    if (bytes[i] != 0) return {QUIRE_UNIMPLEMENTED, 0, name + ": byte " + std::to_string(i) + " is set, which this library does not know"};
-  }
-  *to = *from;
-  to->struct_size = sizeof(T);
-  return {};
-}
-
-template <typename T>
-Outcome write(const T& own, const char* name, T* to) {
-  if (to == nullptr) return invalid(std::string(name) + " is NULL");
-  if (to->struct_size < sizeof to->struct_size) return invalid(std::string(name) + ".struct_size is " + std::to_string(to->struct_size));
-  const uint32_t bytes = std::min<uint32_t>(to->struct_size, sizeof own);
-  std::memset(reinterpret_cast<char*>(to) + bytes, 0, to->struct_size - bytes);
-  quire::plugins::give(to, own);
-  return {};
-}
 
 // A text of the caller, or what stands for an empty one.
 Outcome read_text(quire_str text, const std::string& name, uint64_t most, std::string_view if_empty, std::string* out) {
@@ -105,7 +71,7 @@ Outcome read_endpoint(quire_str text, const std::string& name, int32_t rank, std
 
 Outcome read_options(const quire_event_publisher_options* options, PublisherOptions* out) {
   quire_event_publisher_options own = {};
-  if (Outcome outcome = read(options, "options", &own); !outcome.ok()) return outcome;
+  if (Outcome outcome = read_descriptor(options, "options", kFirstOptions, &own); !outcome.ok()) return outcome;
   if ((own.flags & ~QUIRE_EVENTS_WHOLE_HASHES) != 0) return invalid("options.flags is " + std::to_string(own.flags) + ", known is 1");
   if (own.reserved0 != 0) return invalid("options.reserved0 is " + std::to_string(own.reserved0) + ", not 0");
   if (own.data_parallel_rank < -1)
@@ -148,7 +114,7 @@ Outcome check_publisher(const quire_event_publisher* publisher) {
 }  // namespace
 
 quire_code quire_event_publisher_create(const quire_event_publisher_options* options, quire_event_publisher** out, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (out == nullptr) return invalid("out is NULL");
     PublisherOptions own;
     if (Outcome outcome = first_of(check_version(), read_options(options, &own)); !outcome.ok()) return outcome;
@@ -165,10 +131,10 @@ void quire_event_publisher_release(quire_event_publisher* publisher) {
 }
 
 quire_code quire_event_publisher_publish(quire_event_publisher* publisher, const quire_event_message* message, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (Outcome outcome = check_publisher(publisher); !outcome.ok()) return outcome;
     quire_event_message own = {};
-    if (Outcome outcome = read(message, "message", &own); !outcome.ok()) return outcome;
+    if (Outcome outcome = read_descriptor(message, "message", kFirstMessage, &own); !outcome.ok()) return outcome;
     std::string medium, locality;
     if (Outcome outcome = first_of(read_text(own.medium, "message.medium", kMostLabel, "", &medium),
                                    read_text(own.locality, "message.locality", kMostLabel, "", &locality));
@@ -180,7 +146,7 @@ quire_code quire_event_publisher_publish(quire_event_publisher* publisher, const
 }
 
 quire_code quire_event_publisher_follow(quire_event_publisher* publisher, quire_cache* cache, uint32_t flags, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (Outcome outcome = check_publisher(publisher); !outcome.ok()) return outcome;
     if ((flags & ~QUIRE_FOLLOW_SNAPSHOT) != 0) return invalid("flags is " + std::to_string(flags) + ", known is 1");
     return publisher->own->follow(cache, (flags & QUIRE_FOLLOW_SNAPSHOT) != 0);
@@ -188,15 +154,15 @@ quire_code quire_event_publisher_follow(quire_event_publisher* publisher, quire_
 }
 
 quire_code quire_event_publisher_get_stats(quire_event_publisher* publisher, quire_event_publisher_stats* stats, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (Outcome outcome = check_publisher(publisher); !outcome.ok()) return outcome;
-    return write(publisher->own->stats(), "stats", stats);
+    return write_info(publisher->own->stats(), "stats", stats);
   });
 }
 
 quire_code quire_event_publisher_get_info(quire_event_publisher* publisher, quire_event_publisher_info* info, quire_error* err) {
-  return guarded(err, [&]() -> Outcome {
+  return guarded_export(err, kSource, [&]() -> Outcome {
     if (Outcome outcome = check_publisher(publisher); !outcome.ok()) return outcome;
-    return write(publisher->own->info(), "info", info);
+    return write_info(publisher->own->info(), "info", info);
   });
 }
