@@ -97,37 +97,27 @@ mkdir "$work/guides"
   "$cmake" --build "$work/guides/build" >>"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 echo "CMake: the guide's engine builds against the installed package"
 
-# The publisher of events, by pkg-config and by CMake, where libzmq was found.
-if pkg-config --exists quire-zmq; then
-  mkdir "$work/events"
-  { blocks events c; echo 'int main(void) { return open_publisher(0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }'; } >"$work/events/events.c"
+# Programs of libraries of their own, by pkg-config and by CMake, where these were built.
+links() {  # links NAME SOURCE
+  if ! pkg-config --exists "quire-$1"; then
+    echo "skipped: libquire_$1 was not built, so nothing is built against it"
+    return
+  fi
+  mkdir "$work/$1"
+  printf '%s\n' "$2" >"$work/$1/program.c"
   # shellcheck disable=SC2046
-  gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags quire-zmq) "$work/events/events.c" -o "$work/events/by_pkg_config" $(pkg-config --libs quire-zmq)
-  LD_LIBRARY_PATH=$lib "$work/events/by_pkg_config" || { echo "FAILED: the code of docs/events.md"; exit 1; }
-  { printf 'cmake_minimum_required(VERSION 3.25)\nproject(events LANGUAGES C)\nfind_package(quire REQUIRED)\n'
-    printf 'add_executable(by_cmake events.c)\ntarget_link_libraries(by_cmake PRIVATE quire::zmq)\n'; } >"$work/events/CMakeLists.txt"
-  "$cmake" -S "$work/events" -B "$work/events/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
-    "$cmake" --build "$work/events/build" >>"$work/log" 2>&1 && "$work/events/build/by_cmake" || { cat "$work/log"; exit 1; }
-  echo "quire-zmq: the code of docs/events.md builds by pkg-config and by CMake"
-else
-  echo "skipped: libquire_zmq was not built, so nothing is built against it"
-fi
-
-# The exporter of metrics, in the same ways.
-if pkg-config --exists quire-exporter; then
-  mkdir "$work/exporter"
-  printf '#include <quire/exporter.h>\nint main(void) { return quire_abi_version() != 0 && quire_exporter_create(0, 0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }\n' >"$work/exporter/exporter.c"
-  # shellcheck disable=SC2046
-  gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags quire-exporter) "$work/exporter/exporter.c" -o "$work/exporter/by_pkg_config" $(pkg-config --libs quire-exporter)
-  LD_LIBRARY_PATH=$lib "$work/exporter/by_pkg_config" || { echo "FAILED: the exporter by pkg-config"; exit 1; }
-  { printf 'cmake_minimum_required(VERSION 3.25)\nproject(exporter LANGUAGES C)\nfind_package(quire REQUIRED)\n'
-    printf 'add_executable(by_cmake exporter.c)\ntarget_link_libraries(by_cmake PRIVATE quire::exporter)\n'; } >"$work/exporter/CMakeLists.txt"
-  "$cmake" -S "$work/exporter" -B "$work/exporter/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
-    "$cmake" --build "$work/exporter/build" >>"$work/log" 2>&1 && "$work/exporter/build/by_cmake" || { cat "$work/log"; exit 1; }
-  echo "quire-exporter: builds by pkg-config and by CMake"
-else
-  echo "skipped: libquire_exporter was not built, so nothing is built against it"
-fi
+  gcc -std=c11 -Wall -Wextra -Werror $(pkg-config --cflags "quire-$1") "$work/$1/program.c" -o "$work/$1/by_pkg_config" $(pkg-config --libs "quire-$1")
+  LD_LIBRARY_PATH=$lib "$work/$1/by_pkg_config" || { echo "FAILED: a program of libquire_$1"; exit 1; }
+  { printf 'cmake_minimum_required(VERSION 3.25)\nproject(program LANGUAGES C)\nfind_package(quire REQUIRED)\n'
+    printf 'add_executable(by_cmake program.c)\ntarget_link_libraries(by_cmake PRIVATE quire::%s)\n' "$1"; } >"$work/$1/CMakeLists.txt"
+  "$cmake" -S "$work/$1" -B "$work/$1/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$1/build" >>"$work/log" 2>&1 && "$work/$1/build/by_cmake" || { cat "$work/log"; exit 1; }
+  echo "quire-$1: a program builds by pkg-config and by CMake"
+}
+links zmq "$(blocks events c)
+int main(void) { return open_publisher(0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }"
+links exporter "#include <quire/exporter.h>
+int main(void) { return quire_abi_version() != 0 && quire_exporter_create(0, 0, 0) == QUIRE_INVALID_ARGUMENT ? 0 : 1; }"
 
 # Another major or minor version is refused.
 for version in 2 0.1; do

@@ -1,5 +1,6 @@
-/* quire/metrics.h: what caches, tiers, memories and drivers count, as text for Prometheus. An engine
- * that has an HTTP server answers with this text. Others link libquire_exporter (quire/exporter.h).
+/* quire/metrics.h: what caches, tiers, memories and drivers count, as text for Prometheus. An
+ * engine that has an HTTP server answers with this text. Others link libquire_exporter
+ * (quire/exporter.h).
  *
  * Names begin with quire_. What follows is vLLM's name where the meaning is the same, for example
  * quire_prefix_cache_hits_total for vllm:prefix_cache_hits_total. docs/metrics.md lists all.
