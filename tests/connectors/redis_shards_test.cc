@@ -10,8 +10,8 @@
 
 #include "plugins/redis/shards.h"
 #include "redis_server.h"
-#include "redis_worker.h"
 #include "tests/unit/fork_when_quiet.h"
+#include "worker_process.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 
@@ -151,55 +151,25 @@ TEST(RedisShards, AStoppedServerHoldsUpNobodyElse) {
   EXPECT_EQ(sizes, std::vector<uint64_t>(keys.size(), 88)) << "sizes of a look-up that has ended";
 }
 
-// A process of redis_worker; it works when the constructor returns.
-class Worker {
- public:
-  Worker(const std::string& socket, uint64_t seed) {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    const std::string number = std::to_string(seed);
-    process_ = fork();
-    if (process_ == 0) {
-      dup2(ends[1], 1);
-      execl(QUIRE_REDIS_WORKER, QUIRE_REDIS_WORKER, socket.c_str(), number.c_str(), nullptr);
-      _exit(127);
-    }
-    ::close(ends[1]);
-    char begun = 0;
-    EXPECT_EQ(read(ends[0], &begun, 1), 1) << "the process did not begin";
-    ::close(ends[0]);
-  }
-  ~Worker() {
-    ::kill(process_, SIGKILL);
-    int status = 0;
-    waitpid(process_, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended before: " << status;
-  }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-
- private:
-  pid_t process_ = -1;
-};
-
 TEST(RedisShards, ObjectsAreWholeWhenProcessesAreKilled) {
   Rng rng(seed());
   RedisServer server;
   for (uint64_t round = 0; round < 12 / kSlowness; ++round) {
     {
-      const Worker first(server.socket(), below(&rng, 1 << 30)), second(server.socket(), below(&rng, 1 << 30));
+      const WorkerProcess first(QUIRE_REDIS_WORKER, server.socket(), below(&rng, 1 << 30));
+      const WorkerProcess second(QUIRE_REDIS_WORKER, server.socket(), below(&rng, 1 << 30));
       std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 200'000)));
     }
     Client client(redis_subject(), server.config());
     std::map<Key, uint64_t> numbers;
-    for (uint64_t i = 0; i < kRedisKeys + 2; ++i) numbers[key(i)] = i;
+    for (uint64_t i = 0; i < kWorkerKeys + 2; ++i) numbers[key(i)] = i;
     const auto there = client.list();
     EXPECT_FALSE(there.empty());
     for (const auto& [name, bytes] : there) {
       const auto number = numbers.find(name);
       ASSERT_NE(number, numbers.end());
-      ASSERT_TRUE(client.holds(name, redis_object(number->second))) << number->second;
-      ASSERT_EQ(bytes, redis_object(number->second).size());
+      ASSERT_TRUE(client.holds(name, worker_object(number->second))) << number->second;
+      ASSERT_EQ(bytes, worker_object(number->second).size());
     }
   }
 }
@@ -210,8 +180,8 @@ TEST(RedisShards, OneProcessFindsWhatAnotherStored) {
   Client second(redis_subject(), server.config());
   Client other(redis_subject(), server.config(", \"prefix\": \"other:\""));
   for (uint64_t i = 0; i < 20; ++i) {
-    ASSERT_EQ(first.store(key(i), redis_object(i)).code, QUIRE_OK);
-    EXPECT_TRUE(second.holds(key(i), redis_object(i)));
+    ASSERT_EQ(first.store(key(i), worker_object(i)).code, QUIRE_OK);
+    EXPECT_TRUE(second.holds(key(i), worker_object(i)));
     EXPECT_EQ(second.store(key(i), content(1, 1)).flags, QUIRE_COMPLETION_EXISTED);
   }
   EXPECT_TRUE(other.list().empty()) << "another prefix is another store";

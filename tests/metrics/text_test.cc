@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/metrics/wanted.h"
 #include "tests/tier/rig.h"
 
 namespace quire::test {
@@ -48,8 +49,19 @@ struct Busy {
     engine.finish(sequence);
     EXPECT_GT(engine.compute(text), 0U);  // a hit
     engine.fetch(engine.open(), count_text(77, 90));
-    std::array<unsigned char, 64> bytes{};
     quire_error err = QUIRE_INIT(quire_error);
+    quire_cache* const cache = engine.cache();
+    // Different numbers of what a swapped name would hide.
+    quire_sequence_id other = 0;
+    const quire_sequence_id root = engine.open();
+    engine.go_on(root, count_text(9000, 48));
+    for (int i = 0; i < 2; ++i) must(quire_sequence_fork(cache, root, &other, &err), err, "fork");
+    for (int i = 0; i < 3; ++i) {
+      const quire_sequence_id one = engine.open();
+      engine.go_on(one, count_text(9000, 48));
+      must(quire_sequence_preempt(cache, one, &err), err, "preempt");
+    }
+    std::array<unsigned char, 64> bytes{};
     must(quire_op_fill(engine.stream(0), bytes.data(), 1, bytes.size(), &err), err, "fill");
   }
   quire_metrics_source source(const std::string& labels = "") const {
@@ -64,102 +76,6 @@ std::map<std::string, double> of(const std::map<std::string, Family>& families, 
   return at == families.end() ? std::map<std::string, double>{} : at->second.samples;
 }
 
-// What the text must say, by sample.
-class Wanted {
- public:
-  void cache(const quire_cache_stats& cache);
-  void tiers(const quire_tiers_stats& tiers);
-  void tier(uint32_t index, const quire_tier_stats& tier);
-
-  std::map<std::string, double> samples;
-
- private:
-  void counter(const std::string& name, uint64_t value, const std::string& labels = "") {
-    samples["quire_" + name + "_total" + (labels.empty() ? "" : "{" + labels + "}")] = static_cast<double>(value);
-  }
-  void gauge(const std::string& name, double value, const std::string& labels = "") {
-    samples["quire_" + name + (labels.empty() ? "" : "{" + labels + "}")] = value;
-  }
-};
-
-void Wanted::cache(const quire_cache_stats& cache) {
-  gauge("kv_cache_usage_perc", static_cast<double>(cache.pages_used) / static_cast<double>(cache.pages_total - 1));
-  gauge("pages", static_cast<double>(cache.pages_free), "state=\"free\"");
-  gauge("pages", static_cast<double>(cache.pages_evictable), "state=\"cached\"");
-  gauge("pages", static_cast<double>(cache.pages_used), "state=\"used\"");
-  gauge("parts", static_cast<double>(cache.parts_used), "state=\"used\"");
-  gauge("parts", static_cast<double>(cache.parts_cached), "state=\"cached\"");
-  gauge("parts", static_cast<double>(cache.part_holes), "state=\"hole\"");
-  gauge("sequences", cache.num_sequences);
-  gauge("index_units", static_cast<double>(cache.index_units));
-  counter("prefix_cache_queries", cache.matched_prompt_tokens + cache.aborted_prompt_tokens);
-  counter("prefix_cache_hits", cache.hit_tokens + cache.aborted_hit_tokens);
-  const std::array<const char*, 7> misses = {"none", "unknown_prefix", "evicted", "no_state", "window_hole", "below_unit", "disabled"};
-  uint64_t matches = 0;
-  for (size_t i = 0; i < misses.size(); ++i) {
-    counter("prefix_cache_matches", cache.miss_reasons[i] + cache.aborted_miss_reasons[i], std::string("miss=\"") + misses[i] + "\"");
-    matches += cache.miss_reasons[i];
-  }
-  EXPECT_EQ(matches, cache.matches);
-  counter("recompute_avoided_tokens", cache.recompute_avoided + cache.aborted_recompute_avoided);
-  counter("steps", cache.steps);
-  counter("aborted_steps", cache.aborted_steps);
-  counter("refused_entries", cache.refused_entries);
-  counter("num_preemptions", cache.preemptions);
-  counter("forks", cache.forks);
-  counter("block_copies", cache.copies);
-  counter("evicted_pages", cache.evicted_pages);
-  counter("evicted_blocks", cache.evicted_blocks);
-  counter("page_hand_overs", cache.hand_overs);
-  counter("checkpoints", cache.checkpoints);
-  counter("checkpoints_given_up", cache.checkpoints_given_up);
-  counter("checkpoints_declined", cache.checkpoints_declined);
-  gauge("checkpoint_bytes", static_cast<double>(cache.checkpoint_bytes));
-  gauge("pins", static_cast<double>(cache.pins));
-  gauge("pinned_tokens", static_cast<double>(cache.pinned_tokens));
-  counter("pins_given_up", cache.pins_given_up);
-  gauge("holds", static_cast<double>(cache.holds));
-  gauge("held_parts", static_cast<double>(cache.held_parts));
-  counter("units_given_up", cache.units_given_up);
-  gauge("loads", static_cast<double>(cache.loads));
-  gauge("cache_host_bytes", static_cast<double>(cache.host_bytes));
-}
-
-void Wanted::tiers(const quire_tiers_stats& tiers) {
-  const std::array<const char*, 8> outcomes = {"", "done", "nothing", "slower", "no_room", "late", "failed", "cancelled"};
-  for (size_t i = 1; i < outcomes.size(); ++i) counter("fetches", tiers.outcomes[i], std::string("outcome=\"") + outcomes[i] + "\"");
-  gauge("fetches_in_progress", static_cast<double>(tiers.fetches_in_progress));
-  counter("external_prefix_cache_queries", tiers.tokens_asked);
-  counter("external_prefix_cache_hits", tiers.tokens_fetched);
-  counter("units_taken", tiers.units_taken);
-  gauge("units_in_flight", static_cast<double>(tiers.units_in_flight));
-  gauge("quarantined_loads", static_cast<double>(tiers.quarantined));
-  counter("loads_quarantined", tiers.quarantined_ever);
-}
-
-void Wanted::tier(uint32_t index, const quire_tier_stats& tier) {
-  const std::string label = "tier=\"" + std::to_string(index) + ":" + tier.name + "\"";
-  const auto also = [&](const char* result) { return label + ",result=\"" + result + "\""; };
-  gauge("tier_open", tier.is_open, label);
-  counter("tier_suspensions", tier.times_closed, label);
-  counter("tier_units", tier.units_stored, also("stored"));
-  counter("tier_units", tier.units_dropped, also("dropped"));
-  counter("tier_store_objects", tier.objects_stored, also("stored"));
-  counter("tier_store_objects", tier.objects_existed, also("existed"));
-  counter("tier_load_objects", tier.objects_loaded, also("loaded"));
-  counter("tier_load_objects", tier.objects_missing, also("missing"));
-  counter("tier_load_objects", tier.objects_damaged, also("damaged"));
-  counter("tier_load_objects", tier.objects_failed, also("failed"));
-  counter("kv_offload_store_bytes", tier.bytes_stored, label);
-  counter("kv_offload_load_bytes", tier.bytes_loaded, label);
-  gauge("tier_store_in_flight_bytes", static_cast<double>(tier.bytes_in_flight), label);
-  counter("tier_lookup_keys", tier.keys_looked_up, label);
-  counter("tier_lookup_hits", tier.keys_found, label);
-  counter("tier_fetched_tokens", tier.tokens_fetched, label);
-  gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
-  gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
-}
-
 TEST(MetricsText, HasEveryNumberOfTheStatistics) {
   const Busy busy;
   const quire_cache_stats cache = busy.engine.cache_stats();
@@ -167,11 +83,23 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
   ASSERT_GT(cache.hit_tokens, 0U);
   ASSERT_GT(cache.evicted_pages, 0U);
   ASSERT_GT(tiers.tokens_fetched, 0U);
+  ASSERT_EQ(cache.forks, 2U);
+  ASSERT_EQ(cache.preemptions, 3U);
   const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
   Wanted want;
   want.cache(cache);
   want.tiers(tiers);
-  for (uint32_t t = 0; t < 2; ++t) want.tier(t, busy.engine.tier(t));
+  for (uint32_t t = 0; t < 2; ++t) {
+    want.tier(t, busy.engine.tier(t));
+    quire_connector_stats tickets = QUIRE_INIT(quire_connector_stats);
+    quire_connector_health health = QUIRE_INIT(quire_connector_health);
+    Error err;
+    must(quire_connector_get_stats(busy.engine.connector(t), &tickets, &err), err, "tickets");
+    must(quire_connector_get_health(busy.engine.connector(t), &health, &err), err, "health");
+    ASSERT_GT(tickets.num_done, 0U);
+    ASSERT_GT(health.num_objects, 0U);
+    want.connector("tier=\"" + std::to_string(t) + ":" + busy.engine.tier(t).name + "\"", tickets, health);
+  }
   std::map<std::string, double> got;
   for (const auto& [name, family] : families) got.insert(family.samples.begin(), family.samples.end());
   for (const auto& [sample, value] : want.samples) {
@@ -179,11 +107,12 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
     EXPECT_DOUBLE_EQ(got[sample], value) << sample;
     got.erase(sample);
   }
-  // What is left is said of devices, of the plan, and by connectors.
+  // What is left is said of devices and of the plan, and buckets of histograms.
   for (const auto& [sample, value] : got) {
     const auto is = [&s = sample](const char* begin) { return s.starts_with(std::string("quire_") + begin); };
     EXPECT_TRUE(is("device_info") || is("ops_total") || is("memory_") || is("prepared_steps") || is("cache_config_info") ||
-                is("cache_group_info") || is("connector_") || is("fetch_seconds"))
+                is("cache_group_info") || is("connector_store_seconds") || is("connector_load_seconds") || is("connector_lookup_seconds") ||
+                is("fetch_seconds"))
         << sample;
   }
 }

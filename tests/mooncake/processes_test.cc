@@ -8,8 +8,8 @@
 
 #include "rig.h"
 #include "tests/connectors/starved_batch.h"
+#include "tests/connectors/worker_process.h"
 #include "tests/unit/fork_when_quiet.h"
-#include "worker.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 
@@ -18,44 +18,14 @@ namespace {
 
 class MooncakeProcesses : public MooncakeTest {};
 
-// A process of mooncake_worker; it works when the constructor returns.
-class WorkerProcess {
- public:
-  WorkerProcess(const std::string& directory, uint64_t seed) {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    const std::string number = std::to_string(seed);
-    process_ = fork();
-    if (process_ == 0) {
-      dup2(ends[1], 1);
-      execl(QUIRE_MOONCAKE_WORKER, QUIRE_MOONCAKE_WORKER, directory.c_str(), number.c_str(), nullptr);
-      _exit(127);
-    }
-    ::close(ends[1]);
-    char begun = 0;
-    EXPECT_EQ(read(ends[0], &begun, 1), 1) << "the process did not begin";
-    ::close(ends[0]);
-  }
-  ~WorkerProcess() {
-    ::kill(process_, SIGKILL);
-    int status = 0;
-    waitpid(process_, &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended before: " << status;
-  }
-  WorkerProcess(const WorkerProcess&) = delete;
-  WorkerProcess& operator=(const WorkerProcess&) = delete;
-
- private:
-  pid_t process_ = -1;
-};
-
 TEST_F(MooncakeProcesses, ObjectsAreWholeWhenProcessesAreKilled) {
   Rng rng(seed());
   std::vector<Key> keys;
   for (uint64_t i = 0; i < kWorkerKeys; ++i) keys.push_back(key(i));
   for (uint64_t round = 0; round < 12 / kSlowness; ++round) {
     {
-      const WorkerProcess first(directory(), below(&rng, 1 << 30)), second(directory(), below(&rng, 1 << 30));
+      const WorkerProcess first(QUIRE_MOONCAKE_WORKER, directory(), below(&rng, 1 << 30)),
+          second(QUIRE_MOONCAKE_WORKER, directory(), below(&rng, 1 << 30));
       std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 200'000)));
     }
     Client client = open();

@@ -135,6 +135,7 @@ class Engine {
   quire_cache* cache() const { return cache_.get(); }
   quire_config* config() const { return config_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
+  quire_connector* connector(uint32_t tier) const { return connectors_[tier].get(); }
   quire_memory* memory(uint32_t shard) const { return memories_[shard].get(); }
   quire_stream* stream(uint32_t shard) const { return streams_[shard].get(); }
   const quire_error& tiers_error() const { return tiers_error_; }
