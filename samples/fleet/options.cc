@@ -12,7 +12,7 @@ namespace {
 const std::vector<std::string> kWorkload = {"--conversations", "48", "--open", "24",
                                             "--turns",         "5",  "--pool", "4M"};
 
-std::string beside_this_program(const std::string& name) {
+std::string next_to_this_program(const std::string& name) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   return error ? name : (self.parent_path() / name).string();
@@ -26,7 +26,7 @@ bool parse_options(int argc, char** argv, Options* o, int* exit_code) {
       "three times: with engines alone, with the store, and with the router as well. Every "
       "sampled\n"
       "row is verified. Options after -- are those of quire_engine: model, workload, pool.");
-  o->engine = beside_this_program("quire_engine");
+  o->engine = next_to_this_program("quire_engine");
   o->engine_options = kWorkload;
   const auto number = [&app](const char* name, uint64_t* value, uint64_t least, uint64_t most,
                              const std::string& help) {

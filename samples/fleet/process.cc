@@ -78,8 +78,8 @@ void Process::start(const std::vector<std::string>& command, const int* input, c
   words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  int told[2];
-  make_pipe(told);
+  int report[2];
+  make_pipe(report);
   const pid_t parent = getpid();
   id_ = fork();
   if (id_ < 0) throw Failure("cannot start " + name_ + ": " + errno_text());
@@ -93,13 +93,13 @@ void Process::start(const std::vector<std::string>& command, const int* input, c
     if (errors >= 0 && dup2(input[0], 0) >= 0 && dup2(output[1], 1) >= 0 && dup2(errors, 2) >= 0)
       execvp(words[0], words.data());
     const int problem = errno;
-    if (::write(told[1], &problem, sizeof problem) < 0) _exit(126);
+    if (::write(report[1], &problem, sizeof problem) < 0) _exit(126);
     _exit(127);
   }
-  close(told[1]);
+  close(report[1]);
   int problem = 0;
-  const ssize_t got = ::read(told[0], &problem, sizeof problem);
-  close(told[0]);
+  const ssize_t got = ::read(report[0], &problem, sizeof problem);
+  close(report[0]);
   if (got <= 0) return;
   waitpid(id_, nullptr, 0);
   for (int end : {input[0], input[1], output[0], output[1]}) close(end);

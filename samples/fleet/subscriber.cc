@@ -115,8 +115,9 @@ void Subscriber::ask() {
   std::string number;
   asked_from_ = view_->next();
   for (int shift = 56; shift >= 0; shift -= 8) number += static_cast<char>(view_->next() >> shift);
-  zmq_send(replays_.get(), "", 0, ZMQ_SNDMORE);
-  if (zmq_send(replays_.get(), number.data(), number.size(), ZMQ_DONTWAIT) >= 0) ++asked_;
+  const bool has_begun = zmq_send(replays_.get(), "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0;
+  if (has_begun && zmq_send(replays_.get(), number.data(), number.size(), ZMQ_DONTWAIT) >= 0)
+    ++asked_;
 }
 
 }  // namespace fleet

@@ -5,7 +5,7 @@
  * Names begin with quire_. What follows is vLLM's name where the meaning is the same, for example
  * quire_prefix_cache_hits_total for vllm:prefix_cache_hits_total. docs/metrics.md lists all.
  *
- * Counters begin at 0 when their object is created. Latencies are histograms whose buckets are
+ * Counters do not fall while their object lives. Latencies are histograms whose buckets are
  * powers of two. */
 #ifndef QUIRE_METRICS_H_
 #define QUIRE_METRICS_H_
