@@ -15,6 +15,7 @@
 #include "quire/option_values.h"
 #include "quire/replay_report.h"
 #include "quire/replay_run.h"
+#include "quire/svg.h"
 #include "quire/text.h"
 
 namespace quire::tools {
