@@ -9,10 +9,12 @@
 #include <thread>
 #include <utility>
 
+#include "plugins/common/nanoseconds.h"
+
 namespace quire::file {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+using plugins::kSecond;
 // A use that follows a written one this closely is not written: after a crash, and for other processes, times are so inexact.
 constexpr int64_t kUseGrain = 60 * kSecond;
 // Leases are written as longer than they are, so that an object that is asked for all the time is written rarely.

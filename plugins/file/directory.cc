@@ -13,12 +13,14 @@
 #include <ctime>
 #include <utility>
 
+#include "plugins/common/nanoseconds.h"
+
 namespace quire::file {
 namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr size_t kFolderPrefix = 3;  // of a path, before the file's name
-constexpr int64_t kSecond = 1'000'000'000;
+using plugins::kSecond;
 constexpr int kOpenFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr mode_t kFolderMode = S_IRWXU;
 constexpr mode_t kFileMode = S_IRUSR | S_IWUSR;

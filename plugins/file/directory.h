@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/common/entry.h"
+#include "plugins/common/nanoseconds.h"
 #include "plugins/file/object_name.h"
 
 namespace quire::file {
@@ -22,6 +23,10 @@ struct FoundFile {
   int64_t used = 0;   // access time
   int64_t lease = 0;  // modification time
 };
+
+// The lock keeps an object from being evicted while another process takes a lease of it. A process
+// that was stopped may hold it for long: it is waited for so many nanoseconds.
+inline constexpr int64_t kLockPatience = 50 * plugins::kMillisecond;
 
 // Of files that have no key yet, where there is no O_TMPFILE.
 inline constexpr char kLeftoverPrefix[] = "new-";

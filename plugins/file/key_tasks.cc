@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "plugins/common/nanoseconds.h"
 #include "plugins/file/task.h"
 
 namespace quire::file {
 namespace {
 
-constexpr int64_t kDay = int64_t{24} * 3600 * 1'000'000'000;
+using plugins::kSecond;
+constexpr int64_t kDay = int64_t{24} * 3600 * kSecond;
 constexpr size_t kMostLooks = 64;  // at once
-constexpr int64_t kLockPatience = 50'000'000;
 
 int64_t sum(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
 

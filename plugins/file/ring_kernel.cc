@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "plugins/common/entry.h"
+#include "plugins/common/nanoseconds.h"
 #include "plugins/file/kernel.h"
 
 namespace quire::file {
@@ -19,7 +20,7 @@ constexpr uint64_t kWakeMark = 1;    // user_data of the read of the eventfd; re
 constexpr uint64_t kCancelMark = 2;  // of a request to cancel: its end says nothing
 constexpr uint32_t kRequestsPerDepth = 4;
 constexpr uint32_t kMostEntries = 4096;
-constexpr int64_t kSecond = 1'000'000'000;
+using plugins::kSecond;
 
 constexpr struct {
   int number;

@@ -4,13 +4,13 @@
 #include <cerrno>
 #include <new>
 
+#include "plugins/common/nanoseconds.h"
+
 namespace quire::file {
 namespace {
 
 constexpr size_t kMostEvictions = 16;  // at once
-constexpr int64_t kMillisecond = 1'000'000;
-// The lock keeps an object from being evicted while another process takes a lease of it. A process that was stopped may hold it for long.
-constexpr int64_t kLockPatience = 50 * kMillisecond;
+using plugins::kMillisecond;
 // Too much is there and nothing can leave: it is looked at again after a while.
 constexpr int64_t kStuckPause = 1'000 * kMillisecond;
 constexpr int64_t kAfterFailure = 10'000 * kMillisecond;  // until the eviction of an object is tried again

@@ -9,13 +9,14 @@
 #include <new>
 #include <string>
 
+#include "plugins/common/nanoseconds.h"
 #include "plugins/common/signals.h"
 
 namespace quire::file {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
-constexpr int64_t kSecond = 1'000 * kMillisecond;
+using plugins::kMillisecond;
+using plugins::kSecond;
 // Deadlines are on the host's clock, which need not run like ours.
 constexpr int64_t kDeadlineGrain = 20 * kMillisecond;
 constexpr size_t kMostEnds = 128;  // taken at once

@@ -176,7 +176,7 @@ Outcome Region::check_shared(int file, const std::string& path) const {
                   "shared memory " + path + " belongs to user " + std::to_string(status.st_uid) +
                       " or is open to others; it must be a file of user " + std::to_string(geteuid()) + " with mode 0600");
   }
-  struct Start {  // of a Header
+  struct Prefix {  // of a Header
     uint64_t magic;
     uint32_t layout_version, header_bytes, record_bytes, num_places;
     uint64_t chunk_bytes, num_chunks, num_buckets, region_bytes;

@@ -8,11 +8,13 @@
 #include <cstring>
 #include <ctime>
 
+#include "plugins/common/nanoseconds.h"
+
 namespace quire::host {
 namespace {
 
 constexpr int64_t kLook = 20'000'000;  // nanoseconds of waiting for the lock between two looks at the patience
-constexpr int64_t kSecond = 1'000'000'000;
+using plugins::kSecond;
 
 // As pthread_mutex_lock, for at most kLook.
 int lock_for_a_while(pthread_mutex_t* lock) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/common/nanoseconds.h"
 #include "plugins/common/settings.h"
 
 namespace quire::mooncake {
@@ -11,7 +12,7 @@ constexpr uint64_t kMostThreads = 64;
 constexpr uint64_t kMostBuffers = 256;
 constexpr uint64_t kMostObject = uint64_t{1} << 30;
 constexpr size_t kMostPrefix = 128;
-constexpr int64_t kMillisecond = 1'000'000;
+using plugins::kMillisecond;
 
 // Keys of Mooncake are texts that end with a zero.
 bool is_plain(std::string_view text) {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 
+#include "plugins/common/nanoseconds.h"
 #include "plugins/common/settings.h"
 
 namespace quire::redis {
@@ -18,7 +19,7 @@ constexpr uint64_t kMostConnections = 16;
 constexpr size_t kMostPrefix = 128;
 constexpr size_t kMostPassword = 4096;
 constexpr uint16_t kPort = 6379;
-constexpr int64_t kMillisecond = 1'000'000;
+using plugins::kMillisecond;
 
 std::string_view trimmed(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);

@@ -10,6 +10,8 @@
 
 namespace quire::redis {
 
+inline constexpr size_t kShownBytes = 160;  // of what a server says, in messages
+
 using plugins::Outcome;
 
 // Where a server listens: a Unix socket, or a host and a port.

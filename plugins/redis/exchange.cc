@@ -7,13 +7,14 @@
 #include <optional>
 #include <utility>
 
+#include "plugins/redis/config.h"
+
 namespace quire::redis {
 namespace {
 
 constexpr uint64_t kNearBytes = uint64_t{32} * 1024;  // gaps up to it are read: that costs less than another command
 constexpr size_t kMostRanges = 1024;                  // of a load
 constexpr size_t kMostExtents = 128;                  // sent or received at once; shorter pieces are gathered
-constexpr size_t kShownBytes = 160;                   // of what a server says
 
 void append_word(std::string* out, std::string_view word) {
   *out += "$" + std::to_string(word.size()) + "\r\n";

@@ -16,8 +16,6 @@
 namespace quire::redis {
 namespace {
 
-constexpr size_t kShownBytes = 160;  // of what a server says
-
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, kShownBytes));
   std::replace_if(

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <functional>
 
+#include "plugins/common/nanoseconds.h"
+
 namespace quire::redis {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
+using plugins::kMillisecond;
 constexpr int64_t kShortPause = 50 * kMillisecond;
 constexpr int64_t kLongPause = 5000 * kMillisecond;
 

@@ -12,7 +12,7 @@ namespace {
 // A batch may be on its way when the engine's answer is already here.
 constexpr auto kGrace = std::chrono::milliseconds(20);
 // A stopped engine replays nothing.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kAnswerPatience = std::chrono::seconds(2);
 
 using Frames = std::vector<std::string>;
 
@@ -83,7 +83,7 @@ void Subscriber::follow() {
     ask();
     state_ = State::kAsked;
     since_ = now;
-  } else if (state_ == State::kAsked && now - since_ >= kPatience) {
+  } else if (state_ == State::kAsked && now - since_ >= kAnswerPatience) {
     view_->give_up();
     state_ = State::kWhole;
   }

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "tests/stamps/ledger.h"
+
 namespace quire::stamps {
 namespace {
 
 constexpr size_t kEvents = 512;
 constexpr size_t kWords = 1 << 16;
-
-void must(quire_code code, const quire_error& err, const char* call) {
-  if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
-}
 
 }  // namespace
 
@@ -19,7 +17,7 @@ EventView::EventView(quire_cache* cache) : cache_(cache), events_(kEvents), data
   quire_event_options options = QUIRE_INIT(quire_event_options);
   options.algorithm = QUIRE_HASH_SHA256_CBOR;
   options.ring_bytes = 4 << 20;
-  must(quire_cache_enable_events(cache, &options, &err), err, "events");
+  must_call(quire_cache_enable_events(cache, &options, &err), err, "events");
 }
 
 void EventView::apply(const quire_event& event, std::set<Name>* names) const {
@@ -45,7 +43,7 @@ void EventView::follow() {
       names_ = snapshot(&next_);
       return;
     }
-    must(code, err, "read events");
+    must_call(code, err, "read events");
     for (uint64_t i = 0; i < batch.num_events; ++i) {
       demand(events_[i].number == next_ + i, "events: a number is missing");
       apply(events_[i], &names_);
@@ -61,7 +59,7 @@ std::set<EventView::Name> EventView::snapshot(uint64_t* next) {
     auto* data = reinterpret_cast<uint8_t*>(data_.data());
     const quire_code code = quire_cache_snapshot_events(cache_, events_.data(), events_.size(), data, data_.size() * 8, &batch, &err);
     if (code == QUIRE_OK) break;
-    if (code != QUIRE_OUT_OF_RANGE) must(code, err, "snapshot");
+    if (code != QUIRE_OUT_OF_RANGE) must_call(code, err, "snapshot");
     events_.resize(batch.num_events + kEvents);
     data_.resize(batch.num_bytes / 8 + kWords);
   }
@@ -82,7 +80,7 @@ void EventView::compare() {
 FollowedSteps::FollowedSteps(const Plan* plan, const quire_cache_options& options) : plan_(*plan) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_follower* follower = nullptr;
-  must(quire_follower_create(plan_.config.get(), &options, &follower, &err), err, "follower");
+  must_call(quire_follower_create(plan_.config.get(), &options, &follower, &err), err, "follower");
   follower_.reset(follower);
 }
 
@@ -91,9 +89,9 @@ void FollowedSteps::compare(const TakenStep& step, Dice& dice) {
   uint64_t size = 0;
   (void)quire_step_export(step.step, nullptr, 0, &size, nullptr);
   bytes_.resize(size);
-  must(quire_step_export(step.step, bytes_.data(), bytes_.size(), &size, &err), err, "export");
+  must_call(quire_step_export(step.step, bytes_.data(), bytes_.size(), &size, &err), err, "export");
   TakenStep taken;
-  must(quire_follower_import(follower_.get(), bytes_.data(), size, &taken.step, &err), err, "import");
+  must_call(quire_follower_import(follower_.get(), bytes_.data(), size, &taken.step, &err), err, "import");
   demand(taken.step.id == step.step.id, "a follower's step has the leader's id");
   take_arrays(plan_, &taken);
   compare_takings(step, taken);
@@ -109,11 +107,11 @@ std::vector<int32_t> UploadedTables::ask(const TakenStep& step, quire_fill_kind 
   std::vector<int32_t> out(1);
   fill.destination = out.data();
   const quire_code code = quire_step_fill(step.step, &fill, sizeof fill, 1, &needed, &err);
-  if (code != QUIRE_OUT_OF_RANGE) must(code, err, "size of updates");
+  if (code != QUIRE_OUT_OF_RANGE) must_call(code, err, "size of updates");
   out.assign(std::max<uint64_t>(needed, 1), 0);
   fill.destination = out.data();
   fill.capacity = needed;
-  must(quire_step_fill(step.step, &fill, sizeof fill, 1, &needed, &err), err, "updates");
+  must_call(quire_step_fill(step.step, &fill, sizeof fill, 1, &needed, &err), err, "updates");
   out.resize(needed);
   return out;
 }

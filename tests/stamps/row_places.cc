@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "tests/stamps/ledger.h"
+
 namespace quire::stamps {
 namespace {
 
 constexpr uint32_t kMostBytes = 8;
-
-void must(quire_code code, const quire_error& err, const char* call) {
-  if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
-}
 
 RowPlace common_place(const Plan& plan, uint32_t number, const quire_kv_view& view) {
   const quire_layer& layer = plan.layers[number];
@@ -75,7 +73,7 @@ std::vector<RowPlace> row_places(const Plan& plan, uint32_t shard, uint32_t numb
   quire_kv_view view = QUIRE_INIT(quire_kv_view);
   const quire_code code = quire_config_get_kv_view(plan.config.get(), shard, layer.layer, layer.sub, &view, &err);
   if (code == QUIRE_NOT_FOUND) return {};
-  must(code, err, "view of a cache");
+  must_call(code, err, "view of a cache");
   RowPlace place = common_place(plan, number, view);
   std::vector<RowPlace> out;
   if (!plan.coded) {
@@ -95,7 +93,7 @@ std::vector<RowPlace> row_places(const Plan& plan, uint32_t shard, uint32_t numb
   uint64_t count = 0;
   (void)quire_config_list_fields(plan.config.get(), shard, layer.layer, layer.sub, nullptr, 0, &count, &err);
   std::vector<quire_kv_field> fields(count);
-  must(quire_config_list_fields(plan.config.get(), shard, layer.layer, layer.sub, fields.data(), count, &count, &err), err, "fields");
+  must_call(quire_config_list_fields(plan.config.get(), shard, layer.layer, layer.sub, fields.data(), count, &count, &err), err, "fields");
   uint64_t bytes = 0;
   for (const quire_kv_field& field : fields) {
     place.unit = view.unit[field.side];

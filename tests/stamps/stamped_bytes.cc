@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/stamps/ledger.h"
+
 namespace quire::stamps {
 namespace {
 
@@ -19,10 +21,6 @@ void store(std::byte* at, uint64_t value) { std::memcpy(at, &value, sizeof value
 uint64_t drafted(uint64_t tokens, uint64_t next) { return (tokens >> 32 << 32) | (next >> 32); }
 
 constexpr uint64_t kRubbish = 0xbadbadbadbadbadbull;
-
-void must(quire_code code, const quire_error& err, const char* call) {
-  if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
-}
 
 }  // namespace
 
@@ -46,15 +44,15 @@ void StampedBytes::add_shard(uint32_t s) {
   uint64_t count = 0;
   (void)quire_config_list_regions(plan_.config.get(), s, nullptr, sizeof(quire_region_info), 0, &count, &err);
   shard.infos.assign(count, QUIRE_INIT(quire_region_info));
-  must(quire_config_list_regions(plan_.config.get(), s, shard.infos.data(), sizeof(quire_region_info), count, &count, &err), err,
-       "regions");
+  must_call(quire_config_list_regions(plan_.config.get(), s, shard.infos.data(), sizeof(quire_region_info), count, &count, &err), err,
+            "regions");
   for (const quire_region_info& info : shard.infos) {
     shard.regions.emplace_back(info.bytes);
     shard.tags.emplace_back(info.bytes / tag_bytes() + 2);
   }
   for (uint32_t g = 0; g < plan_.groups.size(); ++g) {
     shard.lowering.push_back(QUIRE_INIT(quire_lowering));
-    must(quire_config_get_lowering(plan_.config.get(), s, g, &shard.lowering.back(), &err), err, "lowering");
+    must_call(quire_config_get_lowering(plan_.config.get(), s, g, &shard.lowering.back(), &err), err, "lowering");
   }
 }
 
@@ -84,7 +82,7 @@ void StampedBytes::add_places(uint32_t s, size_t index) {
       quire_state_view view = QUIRE_INIT(quire_state_view);
       const quire_code code = quire_config_get_state_view(plan_.config.get(), s, layer.layer, layer.sub, t, &view, &err);
       if (code == QUIRE_NOT_FOUND) return;  // another stage has it
-      must(code, err, "view of a state");
+      must_call(code, err, "view of a state");
       demand(view.group == at.group && view.column == at.column, "a view is of the layer's place");
       const uint64_t salt = chained(chained(0x5a5a, index), 100 + t);
       std::byte* const base = shard.regions[view.region].data() + view.offset;

@@ -3,25 +3,23 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/stamps/ledger.h"
+
 namespace quire::stamps {
 namespace {
-
-void must(quire_code code, const quire_error& err, const char* call) {
-  if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
-}
 
 void take_batches(const Plan& plan, uint32_t shard, const quire_step& step, ShardArrays* out) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_batch_options options = QUIRE_INIT(quire_batch_options);
   options.shard = shard;
   out->batches.assign(plan.groups.size(), QUIRE_INIT(quire_batch));
-  must(quire_step_get_batch(step, &options, out->batches.data(), sizeof(quire_batch), out->batches.size(), &out->bytes, &err), err,
-       "size of a batch");
+  must_call(quire_step_get_batch(step, &options, out->batches.data(), sizeof(quire_batch), out->batches.size(), &out->bytes, &err), err,
+            "size of a batch");
   out->memory.assign((out->bytes + 15) / 16, {});
   options.memory = out->memory.data();
   options.bytes = out->bytes;
-  must(quire_step_get_batch(step, &options, out->batches.data(), sizeof(quire_batch), out->batches.size(), &out->bytes, &err), err,
-       "batch");
+  must_call(quire_step_get_batch(step, &options, out->batches.data(), sizeof(quire_batch), out->batches.size(), &out->bytes, &err), err,
+            "batch");
 }
 
 // Elements (column, i) of two arrays with column pitches.
@@ -46,11 +44,11 @@ std::vector<T> filled(const quire_step& step, quire_fill_kind kind, uint32_t gro
   std::vector<T> out(1);
   fill.destination = out.data();
   const quire_code code = quire_step_fill(step, &fill, sizeof fill, 1, &needed, &err);
-  if (code != QUIRE_OUT_OF_RANGE && needed > 0) must(code, err, "size of a fill");
+  if (code != QUIRE_OUT_OF_RANGE && needed > 0) must_call(code, err, "size of a fill");
   out.assign(std::max<uint64_t>(needed, 1), T{});
   fill.destination = out.data();
   fill.capacity = needed;
-  must(quire_step_fill(step, &fill, sizeof fill, 1, &needed, &err), err, "fill");
+  must_call(quire_step_fill(step, &fill, sizeof fill, 1, &needed, &err), err, "fill");
   return out;
 }
 
@@ -84,15 +82,15 @@ void compare_states(const quire_step& step, const quire_batch& batch, uint32_t g
 void take_arrays(const Plan& plan, TakenStep* taken) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_step_info info = QUIRE_INIT(quire_step_info);
-  must(quire_step_get_info(taken->step, &info, &err), err, "info of a step");
+  must_call(quire_step_get_info(taken->step, &info, &err), err, "info of a step");
   taken->shards.resize(plan.info.num_shards);
   for (uint32_t s = 0; s < plan.info.num_shards; ++s) take_batches(plan, s, taken->step, &taken->shards[s]);
   taken->copies.resize(info.num_copies);
   taken->zeroes.resize(info.num_zeroes);
   uint64_t count = 0;
-  must(quire_step_list_copies(taken->step, taken->copies.data(), taken->copies.size(), &count, &err), err, "copies");
+  must_call(quire_step_list_copies(taken->step, taken->copies.data(), taken->copies.size(), &count, &err), err, "copies");
   demand(count == info.num_copies, "the number of copies");
-  must(quire_step_list_zeroes(taken->step, taken->zeroes.data(), taken->zeroes.size(), &count, &err), err, "zeroes");
+  must_call(quire_step_list_zeroes(taken->step, taken->zeroes.data(), taken->zeroes.size(), &count, &err), err, "zeroes");
   demand(count == info.num_zeroes, "the number of zeroes");
 }
 

@@ -5,14 +5,11 @@
 #include <iterator>
 #include <string>
 
+#include "tests/stamps/ledger.h"
 #include "tests/stamps/stamped_bytes.h"
 
 namespace quire::stamps {
 namespace {
-
-void must(quire_code code, const quire_error& err, const char* call) {
-  if (code != QUIRE_OK) throw Mismatch(std::string(call) + ": " + err.message);
-}
 
 test::FakeStoreOptions store_options(Dice* dice) {
   test::FakeStoreOptions o;
@@ -50,24 +47,24 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
                         Dice* dice) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_device* device = nullptr;
-  must(quire_device_open(runtime, 0, &device, &err), err, "device");
+  must_call(quire_device_open(runtime, 0, &device, &err), err, "device");
   device_.reset(device);
   std::vector<quire_memory*> memories;
   std::vector<quire_stream*> streams;
   for (uint32_t s = 0; s < plan.info.num_shards; ++s) {
     const std::vector<quire_memory_binding> bindings = bytes->bindings(s);
     quire_memory* memory = nullptr;
-    must(quire_memory_bind(device, plan.config.get(), s, bindings.data(), bindings.size(), &memory, &err), err, "memory");
+    must_call(quire_memory_bind(device, plan.config.get(), s, bindings.data(), bindings.size(), &memory, &err), err, "memory");
     memories_.emplace_back(memory);
     memories.push_back(memory);
     quire_stream* stream = nullptr;
-    must(quire_stream_create(device, 0, &stream, &err), err, "stream");
+    must_call(quire_stream_create(device, 0, &stream, &err), err, "stream");
     streams_.emplace_back(stream);
     streams.push_back(stream);
   }
   quire_connector* connector = nullptr;
   const std::string& config = store_->config();
-  must(quire_connector_open(runtime, {"fake_store", 10}, {config.data(), config.size()}, &connector, &err), err, "store");
+  must_call(quire_connector_open(runtime, {"fake_store", 10}, {config.data(), config.size()}, &connector, &err), err, "store");
   connector_.reset(connector);
   quire_tier tier{};
   tier.connector = connector;
@@ -96,7 +93,7 @@ bool TiersOfRun::create(const Plan& plan, quire_runtime* runtime, quire_cache* c
   quire_tiers* tiers = nullptr;
   const quire_code code = quire_tiers_create(cache, &options, &tiers, &err);
   if (code == QUIRE_UNIMPLEMENTED || code == QUIRE_FAILED_PRECONDITION || code == QUIRE_NOT_REPRESENTABLE) return false;
-  must(code, err, "tiers");
+  must_call(code, err, "tiers");
   tiers_.reset(tiers);
   return true;
 }
@@ -106,7 +103,7 @@ TiersOfRun::~TiersOfRun() { store_->release_all(); }
 quire_tiers_stats TiersOfRun::stats() const {
   quire_tiers_stats stats = QUIRE_INIT(quire_tiers_stats);
   quire_error err = QUIRE_INIT(quire_error);
-  must(quire_tiers_get_stats(tiers_.get(), &stats, &err), err, "stats of tiers");
+  must_call(quire_tiers_get_stats(tiers_.get(), &stats, &err), err, "stats of tiers");
   return stats;
 }
 
