@@ -53,8 +53,7 @@ function(quire_cuda_version out folder)
 endfunction()
 
 # quire_unity(TARGET [sources that stand alone...]): where QUIRE_UNITY is on, the target is compiled as one unit, but for sources that have names
-# in common with the others; a later call adds such sources. quire_unity_library: that of a library which mutants are linked into object by
-# object (tests/mutants/run.sh), so under sanitizers only, where generated code costs most.
+# in common with the others; a later call adds such sources. tests/mutants/run.sh compiles such a unit anew.
 function(quire_unity target)
   if(QUIRE_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
@@ -62,13 +61,7 @@ function(quire_unity target)
   endif()
 endfunction()
 
-function(quire_unity_library)
-  if(QUIRE_SANITIZE)
-    quire_unity(${ARGN})
-  endif()
-endfunction()
-
-# quire_room(NAME sources... [ALONE sources...]): adds the sources of one room to the core, of which quire_unity_library makes a unit per room.
+# quire_room(NAME sources... [ALONE sources...]): adds the sources of one room to the core, of which quire_unity makes a unit per room.
 function(quire_room name)
   cmake_parse_arguments(arg "" "" "ALONE" ${ARGN})
   set(together ${arg_UNPARSED_ARGUMENTS})
@@ -108,14 +101,6 @@ function(quire_test name label)
     set(arg_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
-  quire_test_flags(${name} ${label})
-endfunction()
-
-# Unit tests are optimised in no preset: that halves the time of the compiler, and they run for seconds. Golden ones only in release.
-function(quire_test_flags name label)
-  if(label STREQUAL "unit" OR (QUIRE_SANITIZE AND label STREQUAL "golden"))
-    target_compile_options(${name} PRIVATE -O0)
-  endif()
 endfunction()
 
 # quire_client_test(NAME LABEL sources...): a GoogleTest binary over the shared library, as an engine links it, with the null driver at hand.
@@ -128,5 +113,4 @@ function(quire_client_test name label)
   quire_unity(${name})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
-  quire_test_flags(${name} ${label})
 endfunction()

@@ -32,7 +32,7 @@ constexpr uint64_t default_steps() {
 #if defined(__SANITIZE_ADDRESS__)
   return 250'000;
 #elif defined(NDEBUG)
-  return 2'500'000;
+  return 1'250'000;
 #else
   return 30'000;
 #endif

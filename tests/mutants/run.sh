@@ -1,7 +1,7 @@
 #!/bin/bash
 # Applies bugs that are kept as patches, one at a time, and says which test catches each.
 #   tests/mutants/run.sh BUILD (--all | --rotate N | NAME...)      tests/mutants/run.sh --check
-# BUILD is a build folder with the tests built. A mutant costs the compilation of the files that it changes and one linking for each test, of
+# BUILD is a build folder with the tests built. A mutant costs the compilation of the units that it changes and one linking for each test, of
 # the library, or of a module: nothing else is built, and neither the tree nor BUILD's objects change.
 # --rotate N takes N mutants, other ones for every commit; the canaries always run: one must be caught, and one must not be.
 # --check says only whether every patch still applies, and that there are 40 at least.
@@ -82,63 +82,87 @@ rotating() {  # N of all, beginning where the number of the commit says; printed
   for ((i = 0; i < $1; i++)); do echo "${names[$(((number * $1 + i) % total))]}"; done
 }
 
-# The command that compiled a source, with this source and this object instead.
-compile() {  # compile SOURCE OVERLAY OBJECT
-  local command
-  command=$(sed -nE 's/^ *"command": "(.*)",?$/\1/p' "$build/compile_commands.json" | grep -F -- " -c $root/$1" | head -n 1 | sed 's/\\"/"/g')
+# The unit that compiles a source: itself, or the one that includes it (QUIRE_UNITY).
+unit_of() {  # unit_of SOURCE
+  if grep -qF -- " -c $root/$1\"" "$build/compile_commands.json"; then echo "$root/$1"; return; fi
+  grep -rlxF "#include \"$root/$1\"" "$build" --include='unity_*_cxx.cxx' | head -n 1
+}
+
+# The command that compiled a unit, with the mutant's sources. Its object lies in OVERLAY/objects where the build's lies in the build.
+compile() {  # compile UNIT OVERLAY: prints the object
+  local command object source file
+  command=$(sed -nE 's/^ *"command": "(.*)",?$/\1/p' "$build/compile_commands.json" | grep -F -- " -c $1" | head -n 1 | sed -E 's/\\(["\\])/\1/g')
   [ -n "$command" ] || { echo "no command compiles $1" >&2; return 1; }
-  command=$(sed -E "s| -o [^ ]+| -o $3|; s| -c [^ ]+| -w -c $2/$1|" <<<"$command")
-  (cd "$build" && eval "${command/ -I/ -I$2 -I}")
+  object=$2/objects/$(sed -E 's|.* -o ([^ ]+) .*|\1|' <<<"$command")
+  mkdir -p "$(dirname "$object")"
+  source=$2/${1#"$root/"}
+  if [[ $1 == *unity_*_cxx.cxx ]]; then
+    source=$object.cxx
+    cp "$1" "$source"
+    for file in $(cd "$2" && find . -name '*.cc' | sed 's|^\./||'); do sed -i "s|\"$root/$file\"|\"$2/$file\"|" "$source"; done
+  fi
+  command=$(sed -E "s| -o [^ ]+| -o $object|; s| -c [^ ]+| -w -c $source|" <<<"$command")
+  (cd "$build" && eval "${command/ -I/ -I$2 -I}") >&2 && echo "$object"
+}
+
+# A link command with the mutant's objects in place of the build's, or of a test's own objects of the same sources.
+with_objects() {  # with_objects COMMAND OBJECTS...
+  local command="$1 " object
+  shift
+  for object in "$@"; do
+    command=$(sed -E "s| ${object#*/objects/} | $object |" <<<"$command")
+    [[ $object == *unity_* ]] || command=$(sed -E "s| tests/[^ ]*/$(basename "$object") | $object |" <<<"$command")
+  done
+  echo "$command"
 }
 
 link() {  # link TEST EXECUTABLE OBJECTS...
-  local test=$1 executable=$2 command object
+  local test=$1 executable=$2 command
   shift 2
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
   command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|zmq_publisher\|fleet_parts).a| $* &|" <<<"$command")
-  for object in "$@"; do command=$(sed -E "s| tests/[^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
-  (cd "$build" && eval "$command")
+  (cd "$build" && eval "$(with_objects "$command" "$@")")
 }
 
 # The library or a module with the mutant's objects in place of its own.
 relink() {  # relink TARGET FILE OBJECTS...
-  local target=$1 out=$2 command object archive=${archive:-host_store}
+  local target=$1 out=$2 command archive=${archive:-host_store}
   shift 2
   command=$(ninja -C "$build" -t commands "$target" | grep -E -- ' -shared ' | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
   command=$(sed -E "s| -o [^ ]+| -o $out|; s| lib/libquire_($archive).a| $* &|" <<<"$command")
-  for object in "$@"; do command=$(sed -E "s| [^ ]*/$(basename "$object")( \|$)| $object |" <<<"$command "); done
-  (cd "$build" && eval "$command")
+  (cd "$build" && eval "$(with_objects "$command" "$@")")
 }
 
 # Runs a test with the mutant in it; its status.
 run_with() {  # run_with TEST OVERLAY OBJECTS...
   local test=$1 overlay=$2
   shift 2
+  ln -sfn "$build/lib/quire" "$overlay/quire"  # a library looks for modules beside itself
   case $test in
     unit_c_api)
       relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
-      LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
+      LD_PRELOAD=$overlay/libquire.so.0 timeout 150 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
     tier_* | metrics_text)
       archive=core relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
-      LD_PRELOAD=$overlay/libquire.so.0 timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+      LD_PRELOAD=$overlay/libquire.so.0 timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     conformance_cpu)
       relink quire_driver_cpu "$overlay/libquire_driver_cpu.so" "$@" >&2 || return 200
-      timeout 300 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;
+      timeout 150 "$build/bin/quire_conformance" --driver=cpu --modules="$overlay" >"$overlay/$test.log" 2>&1 ;;
     host_rules | connector_host)
       relink quire_connector_host "$overlay/libquire_connector_host.so" "$@" >&2 || return 200
-      QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+      QUIRE_KIT_MODULES=$overlay timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     mooncake_*)
       archive=mooncake_store relink quire_connector_mooncake "$overlay/libquire_connector_mooncake.so" "$@" >&2 || return 200
-      QUIRE_KIT_MODULES=$overlay timeout 300 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+      QUIRE_KIT_MODULES=$overlay timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
-      GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
+      GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     zmq_* | fleet_parts | redis_faults)  # beside the library, which they do not find from here
       link "$test" "$overlay/$test" "$@" >&2 || return 200
-      LD_LIBRARY_PATH=$build/lib timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
+      LD_LIBRARY_PATH=$build/lib timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
-      QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 300 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
+      QUIRE_STEPS=${QUIRE_MUTANT_STEPS:-150000} timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
   esac
 }
 
@@ -146,14 +170,16 @@ built() { ninja -C "$build" -t targets all 2>/dev/null | grep -q "^$1: phony"; }
 
 # Prints the test that caught it, or nothing. 2: the mutant could not be made.
 catch() {  # catch NAME
-  local overlay=$work/$1 file objects=() object test tests=() code
+  local overlay=$work/$1 file units=() unit objects=() object test tests=() code
   rm -rf "$overlay"
   apply "$1" "$overlay" >&2 || return 2
   for file in $(cd "$overlay" && find . -name '*.cc' | sed 's|^\./||'); do
-    object=$overlay/$(basename "$file").o
-    compile "$file" "$overlay" "$object" >&2 || return 2
-    objects+=("$object")
+    units+=("$(unit_of "$file")")
     read -ra tests <<<"$(tests_of "$file")"  # of a mutant of several files, those of the last
+  done
+  for unit in $(printf '%s\n' "${units[@]}" | sort -u); do
+    object=$(compile "$unit" "$overlay") || return 2
+    objects+=("$object")
   done
   [ ${#objects[@]} -gt 0 ] || return 2
   [ "$1" != canary-harmless ] || tests=(unit_pool unit_prefix unit_step)  # the others would take a minute to find nothing

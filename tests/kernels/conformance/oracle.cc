@@ -47,6 +47,16 @@ double decode_bits(const Format& f, uint32_t bits) {
   return sign * std::ldexp(mantissa + (1u << f.mantissa), exponent - bias - f.mantissa);
 }
 
+// The value of every code, decoded once.
+const std::vector<double>& values_of(const Format& f, int bits) {
+  static std::vector<double> tables[9][17];
+  std::vector<double>& table = tables[f.exponent][bits];
+  if (table.empty()) {
+    for (uint32_t code = 0; code < (1u << bits); ++code) table.push_back(decode_bits(f, code));
+  }
+  return table;
+}
+
 uint32_t encode_bits(const Format& f, double value) {
   const uint32_t top = (1u << (f.exponent + f.mantissa)) - 1;  // all ones
   const uint32_t infinity = ((1u << f.exponent) - 1) << f.mantissa;
@@ -54,18 +64,12 @@ uint32_t encode_bits(const Format& f, double value) {
   const uint32_t sign = std::signbit(value) ? 1u << (f.exponent + f.mantissa) : 0;
   if (std::isnan(value)) return sign | top;
   const double magnitude = std::fabs(value);
-  uint32_t low = 0;
-  uint32_t high = largest;  // the last code whose value is at or below the magnitude
-  while (low < high) {
-    const uint32_t middle = low + (high - low + 1) / 2;
-    if (decode_bits(f, middle) <= magnitude)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  if (decode_bits(f, low) == magnitude) return sign | low;
-  const double below = decode_bits(f, low);
-  const double step = low == largest ? below - decode_bits(f, low - 1) : decode_bits(f, low + 1) - below;
+  const double* const values = values_of(f, 1 + f.exponent + f.mantissa).data();
+  // The last code whose value is at or below the magnitude.
+  const auto low = static_cast<uint32_t>(std::upper_bound(values, values + largest + 1, magnitude) - values) - 1;
+  const double below = values[low];
+  if (below == magnitude) return sign | low;
+  const double step = low == largest ? below - values[low - 1] : values[low + 1] - below;
   const double rest = magnitude - below;
   const bool up = rest > step / 2 || (rest == step / 2 && (low & 1) != 0);
   if (!up) return sign | low;
@@ -163,13 +167,7 @@ double decode(quire_dtype dtype, const void* address) {
   }
   Format f{};
   if (!format_of(dtype, &f)) return std::nan("");
-  // All codes of a format, decoded once: by width of the exponent and of the code.
-  static std::vector<double> tables[9][17];
-  std::vector<double>& table = tables[f.exponent][dtype.bits];
-  if (table.empty()) {
-    for (uint32_t code = 0; code < (1u << dtype.bits); ++code) table.push_back(decode_bits(f, code));
-  }
-  return table[bits];
+  return values_of(f, dtype.bits)[bits];
 }
 
 void encode(quire_dtype dtype, void* address, double value) {
