@@ -27,7 +27,8 @@ for unit in base_api model_api; do
   command=$(sed -E "s# -o [^ ]+ # -o $work/$unit.o #; s# -c [^ ]+\$# -c $work/tree/core/c_api/$unit.cc#" <<<"$command")
   (cd "$build" && eval "$command")
 done
-objects=$(find "$build/core/c_api/CMakeFiles/quire.dir" -name '*.o' | grep -vE '/(base|model)_api\.cc\.o$' | sort)
+objects=$(grep -E '^build [^:]*libquire\.so[^:]*: CXX_SHARED' "$build/build.ninja" | head -1 |
+  grep -oE 'core/c_api/CMakeFiles/quire\.dir/[^ ]+\.o' | grep -vE '/(base|model)_api\.cc\.o$')
 link=$(grep -oE 'LINK_LIBRARIES = .*libquire_core\.a.*' "$build/build.ninja" | head -1 | sed 's/^LINK_LIBRARIES = //')
 # shellcheck disable=SC2086
 (cd "$build" && c++ -shared -o "$work/lib/libquire.so.0" -Wl,-soname,libquire.so.0 -Wl,--version-script="$work/tree/abi/quire.map" -Wl,-z,nodelete \
