@@ -100,6 +100,20 @@ constexpr MetricField<CacheStats> kOfCache[] = {
      [](const CacheStats& s) { return double(s.host_bytes); }},
 };
 
+// vLLM's names: where a page is a block, it measures the same.
+void write_residency(std::span<const Counted<CacheStats>> all, Exposition* out) {
+  const auto write = [&](const MetricFamily& family, auto spans, auto sum) {
+    out->begin(family);
+    for (const Counted<CacheStats>& c : all) out->histogram(c.labels, c.stats.*spans, c.stats.*sum, Exposition::kResidency);
+  };
+  write({"kv_block_lifetime_seconds", MetricType::kHistogram, "seconds", "Of a sample of pages: from taken by a group to evicted."},
+        &CacheStats::page_lifetime, &CacheStats::page_lifetime_ns);
+  write({"kv_block_idle_before_evict_seconds", MetricType::kHistogram, "seconds", "Of these pages: from the last use to evicted."},
+        &CacheStats::page_idle, &CacheStats::page_idle_ns);
+  write({"kv_block_reuse_gap_seconds", MetricType::kHistogram, "seconds", "Of these pages: from a use to the next one."},
+        &CacheStats::page_reuse_gap, &CacheStats::page_reuse_gap_ns);
+}
+
 }  // namespace
 
 void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out) {
@@ -133,6 +147,7 @@ void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out
     }
   }
   write_fields<CacheStats>(kOfCache, all, out);
+  write_residency(all, out);
 }
 
 }  // namespace quire

@@ -8,9 +8,7 @@
 namespace quire {
 namespace {
 
-// Buckets from 8 microseconds to 67 seconds.
-constexpr size_t kFirstBucket = 3, kLastBucket = 26;
-static_assert(kLastBucket + 1 < kLatencies);
+static_assert(Exposition::kLatency.last + 1 < kLatencies);
 
 void add_number(double value, std::string* out) {
   std::array<char, 32> text{};
@@ -72,14 +70,14 @@ void Exposition::sample(std::string_view labels, double value) {
   line(suffix_of(family_.type), labels, "", value);
 }
 
-void Exposition::histogram(std::string_view labels, std::span<const uint64_t> latency, uint64_t sum_ns) {
+void Exposition::histogram(std::string_view labels, std::span<const uint64_t> counts, uint64_t sum_ns, const Buckets& buckets) {
   head();
   uint64_t count = 0;
-  for (size_t i = 0; i < latency.size(); ++i) {
-    count += latency[i];
-    if (i < kFirstBucket || i > kLastBucket) continue;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    count += counts[i];
+    if (i < buckets.first || i > buckets.last) continue;
     std::string bucket = "le=\"";
-    add_number(static_cast<double>(uint64_t{1} << i) / 1e6, &bucket);
+    add_number(static_cast<double>(uint64_t{1} << i) / buckets.units_per_second, &bucket);
     bucket += '"';
     line("_bucket", labels, bucket, static_cast<double>(count));
   }

@@ -29,8 +29,15 @@ class Exposition {
   void begin(const MetricFamily& family) { family_ = family, has_head_ = false; }
   // labels: as add_label writes them. An info's value is 1.
   void sample(std::string_view labels, double value);
-  // latency: as base/latency.h counts; sum_ns of all.
-  void histogram(std::string_view labels, std::span<const uint64_t> latency, uint64_t sum_ns);
+  // Element i of counts: spans of less than 2^i units; those of elements first to last are bounds
+  // of buckets. sum_ns of all.
+  struct Buckets {
+    size_t first, last;
+    double units_per_second;
+  };
+  static constexpr Buckets kLatency = {3, 26, 1e6};    // as base/latency.h counts: 8 microseconds to 67 seconds
+  static constexpr Buckets kResidency = {0, 22, 1e3};  // as pool/residency.h: 1 millisecond to 70 minutes
+  void histogram(std::string_view labels, std::span<const uint64_t> counts, uint64_t sum_ns, const Buckets& buckets = kLatency);
   void end();
 
  private:

@@ -33,6 +33,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.pages_.resize(num_pages);
   }
   pool.spares_.resize(num_pages);
+  pool.residency_.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -55,6 +56,7 @@ void Pool::push_free(uint32_t page) {
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
   ++evictable_pages_;
+  residency_.idled(page);
   if (spares_.has(page)) {
     ++spared_list_.pages;
     return append(&order_, page, &spared_list_.head, &spared_list_.tail);
@@ -157,6 +159,7 @@ void Pool::hold_part(uint32_t page) {
   ++held_parts_;
   if (p.used++ == 0) {
     unlink_evictable(page);
+    residency_.resumed(page);
     g.open_holes += p.holes;
     g.open_cached += p.cached;
     ++g.used_pages;
@@ -216,6 +219,7 @@ void Pool::free_cached(uint32_t part) {
     list_holes(page, true);
   } else if (p.cached == 0) {
     unlink_evictable(page);
+    residency_.evicted(page);
     give_up(page);
   }
 }
@@ -225,6 +229,7 @@ void Pool::hold(PartIndex head) {
   if (fenced(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
+    residency_.resumed(head.value);
     --cached_parts_;
     ++held_parts_;
     return;
@@ -302,6 +307,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     if (block.refs != 1 || block.node == kNone || fenced(PartIndex(page)) || spares_.has(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
+    residency_.idled(page);
     if (eviction_class == EvictionClass::kCold && tag.place == Place::kFront) {
       order_[page] = {kNone, head};
       (head != kNone ? order_[head].prev : tail) = page;
@@ -372,6 +378,7 @@ void Pool::unpublish(PartIndex head) {
   if (held(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
+    residency_.evicted(head.value);
     --cached_parts_;
     give_up(head.value);
     return;
@@ -390,6 +397,7 @@ void Pool::unpublish_page(PageId page) {
   std::fill_n(chains_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Chain{});
   cached_parts_ -= std::exchange(p.cached, 0);
   unlink_evictable(page.value);
+  residency_.evicted(page.value);
   give_up(page.value);
 }
 

@@ -17,6 +17,7 @@
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/pool/residency.h"
 #include "core/pool/spares.h"
 
 namespace quire {
@@ -139,6 +140,8 @@ class Pool {
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = had;
       tag.place = Place::kFront;
+      residency_.evicted(page);
+      residency_.took(page);
       blocks_[page] = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);
       if (foreign) zero(PageId(page));
@@ -154,6 +157,9 @@ class Pool {
     hand_overs_ += changed;
     return n;
   }
+  // How long pages stay: of a sample, by the time that the caller sets.
+  Residency& residency() { return residency_; }
+  const Residency& residency() const { return residency_; }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
 
@@ -373,6 +379,7 @@ class Pool {
     uint64_t pages = 0, cached_parts = 0, holes = 0;
   } stale_;
   Spares spares_;
+  Residency residency_;
   struct {
     uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
     uint64_t pages = 0;

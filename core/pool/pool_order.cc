@@ -60,6 +60,7 @@ void Pool::retire_all() {
     unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
     append(&order_, page, &evictable_head_, &evictable_tail_);
   }
+  residency_.forget_all();
   if (evictable_head_ == kNone) return;
   order_[evictable_head_].prev = stale_.tail;
   (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;

@@ -48,6 +48,7 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   tag.group = static_cast<uint8_t>(group.value);
   tag.place = Place::kFront;
   tag.root = root;
+  residency_.took(page);
   return foreign;
 }
 

@@ -26,7 +26,7 @@ uint64_t Pool::num_published() const {
 uint64_t Pool::host_bytes() const {
   return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
          fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
-         spares_.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
+         spares_.host_bytes() + residency_.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {

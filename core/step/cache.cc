@@ -42,6 +42,11 @@ IndexShape index_shape(const Facts& facts, const quire_cache_options& o) {
   return shape;
 }
 
+void report(const Residency::Spans& spans, uint64_t* counts, uint64_t* sum_ns) {
+  std::copy(spans.counts.begin(), spans.counts.end(), counts);
+  *sum_ns = spans.sum_ns;
+}
+
 }  // namespace
 
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -266,6 +271,11 @@ void Cache::stats(quire_cache_stats* stats) const {
   stats->part_holes = c.holes;
   stats->index_units = m.index.num_nodes();
   stats->hand_overs = c.hand_overs;
+  const Residency& residency = m.pool.residency();
+  stats->page_sample = residency.sample();
+  report(residency.counts().lifetime, stats->page_lifetime, &stats->page_lifetime_ns);
+  report(residency.counts().idle, stats->page_idle, &stats->page_idle_ns);
+  report(residency.counts().reuse_gap, stats->page_reuse_gap, &stats->page_reuse_gap_ns);
 }
 
 bool Cache::Impl::nothing_is_held() const {

@@ -97,6 +97,13 @@ struct Cache::Impl {
   void report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result);
   uint64_t adopt_hit(const EntryPlan& plan);  // tokens that its state spared
 
+  // Before room is sought: pins whose time is over end, and pages age.
+  void look_at_clock() {
+    const int64_t time = pins.now();
+    pool.residency().set_time(time);
+    pins.end_overdue(time);
+  }
+
   // load.cc
   Status check_load(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols) const;
   uint64_t resumable(const Row& row, uint32_t group, uint64_t most, std::span<const quire_load_failure> failures) const;

@@ -60,7 +60,7 @@ Status Cache::load_begin(const quire_reserve_entry& entry, std::span<const quire
   QUIRE_RETURN_IF_ERROR(m.check_load(entry, symbols));
   Step* made = m.steps.make_load();
   if (made == nullptr) return fail(QUIRE_RESOURCE_EXHAUSTED, "loads: all %zu are in progress", m.steps.loads().size());
-  m.pins.end_overdue();
+  m.look_at_clock();
   Step& step = *made;
   *out = StepId(0);
   *result = quire_reserve_result{};

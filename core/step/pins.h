@@ -33,8 +33,12 @@ class Pins {
     clock_user_ = user;
   }
   bool any() const { return num_ > 0; }
+  int64_t now() const;
   void end_overdue() {
     if (next_deadline_ != INT64_MAX) end_those_before(now());
+  }
+  void end_overdue(int64_t time) {
+    if (time >= next_deadline_) end_those_before(time);
   }
   void end_all();
   // Pins the longest prefix of the prompt that can be resumed. prompt: one symbol more than the
@@ -83,7 +87,6 @@ class Pins {
 
   Pin* find(quire_pin_id id);
   const Pin* find(quire_pin_id id) const { return const_cast<Pins*>(this)->find(id); }
-  int64_t now() const;
   void end_those_before(int64_t time);
   void end(Pin* pin);
   Pin* softest();

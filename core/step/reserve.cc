@@ -177,7 +177,7 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   QUIRE_RETURN_IF_ERROR(m.check_reserve(entries, symbols));
-  m.pins.end_overdue();
+  m.look_at_clock();
   Step& step = m.steps.make();
   EntryPlan next;  // of rows that only go on
   for (size_t i = 0; i < entries.size(); ++i) {

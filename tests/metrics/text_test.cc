@@ -112,7 +112,7 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
     const auto is = [&s = sample](const char* begin) { return s.starts_with(std::string("quire_") + begin); };
     EXPECT_TRUE(is("device_info") || is("ops_total") || is("memory_") || is("prepared_steps") || is("cache_config_info") ||
                 is("cache_group_info") || is("connector_store_seconds") || is("connector_load_seconds") || is("connector_lookup_seconds") ||
-                is("fetch_seconds"))
+                is("fetch_seconds") || is("kv_block_"))
         << sample;
   }
 }
@@ -133,6 +133,29 @@ TEST(MetricsText, FetchesThatEndedAreInTheHistogram) {
   EXPECT_EQ(samples.at("quire_fetch_seconds_count"), static_cast<double>(ended));
   EXPECT_EQ(samples.at("quire_fetch_seconds_bucket{le=\"+Inf\"}"), static_cast<double>(ended));
   EXPECT_DOUBLE_EQ(samples.at("quire_fetch_seconds_sum"), static_cast<double>(tiers.fetch_ns) / 1e9);
+}
+
+TEST(MetricsText, ResidencyIsThreeHistograms) {
+  const Busy busy;
+  const quire_cache_stats cache = busy.engine.cache_stats();
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  const auto check = [&](const std::string& name, std::span<const uint64_t> counts, uint64_t sum_ns) {
+    const auto samples = of(families, name);
+    uint64_t count = 0, below_a_second = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      count += counts[i];
+      below_a_second += i <= 10 ? counts[i] : 0;
+    }
+    EXPECT_GT(count, 0U) << name;
+    EXPECT_EQ(samples.at(name + "_count"), static_cast<double>(count));
+    EXPECT_DOUBLE_EQ(samples.at(name + "_sum"), static_cast<double>(sum_ns) / 1e9);
+    EXPECT_EQ(samples.at(name + "_bucket{le=\"1.024\"}"), static_cast<double>(below_a_second));
+    EXPECT_EQ(samples.at(name + "_bucket{le=\"+Inf\"}"), static_cast<double>(count));
+    EXPECT_TRUE(samples.contains(name + "_bucket{le=\"0.001\"}"));
+  };
+  check("quire_kv_block_lifetime_seconds", cache.page_lifetime, cache.page_lifetime_ns);
+  check("quire_kv_block_idle_before_evict_seconds", cache.page_idle, cache.page_idle_ns);
+  check("quire_kv_block_reuse_gap_seconds", cache.page_reuse_gap, cache.page_reuse_gap_ns);
 }
 
 TEST(MetricsText, LatenciesOfConnectorsAreHistograms) {

@@ -340,6 +340,18 @@ typedef struct quire_cache_stats {
   uint64_t aborted_hit_tokens;
   uint64_t aborted_recompute_avoided;
   uint64_t aborted_miss_reasons[8];
+  /* How long pages keep what is in them. One page in page_sample is counted: all of a small pool,
+   * one in 64 of a large one. Element i counts spans of less than 2^i milliseconds and not less
+   * than half of that; the last one counts the rest, too. Time is that of the last reserve or
+   * load_begin, on the runtime's clock. A page that was released before anything of it was cached
+   * is not counted, nor one whose content a reset forgot. */
+  uint64_t page_sample;
+  uint64_t page_lifetime[32];      /* from when a group takes a page until its content is evicted */
+  uint64_t page_lifetime_ns;       /* sum of these spans */
+  uint64_t page_idle[32];          /* the part of it since the last use */
+  uint64_t page_idle_ns;
+  uint64_t page_reuse_gap[32];     /* unused, then used again */
+  uint64_t page_reuse_gap_ns;
 } quire_cache_stats;
 
 /* Reads the counters.

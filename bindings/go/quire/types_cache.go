@@ -161,6 +161,15 @@ type Stats struct {
 	AbortedHitTokens        uint64
 	AbortedRecomputeAvoided uint64
 	AbortedMissReasons      [8]uint64
+	// How long pages keep what is in them, of one page in PageSample. Element i counts spans of less
+	// than 2^i milliseconds and not less than half of that; the last one counts the rest, too.
+	PageSample     uint64
+	PageLifetime   [32]uint64 // from when a group takes a page until its content is evicted
+	PageLifetimeNs uint64     // sum of these spans
+	PageIdle       [32]uint64 // the part of it since the last use
+	PageIdleNs     uint64
+	PageReuseGap   [32]uint64 // unused, then used again
+	PageReuseGapNs uint64
 }
 
 // PinID names a pin of a cache; 0 is none.

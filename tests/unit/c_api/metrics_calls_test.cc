@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -96,6 +97,24 @@ TEST(MetricsCalls, NoCounterFallsWhenAStepIsAborted) {
   uint64_t aborted = 0;
   for (const uint64_t n : stats.aborted_miss_reasons) aborted += n;
   EXPECT_EQ(aborted, 1U);
+}
+
+// Callers of older headers have shorter structs of statistics.
+TEST(MetricsCalls, StatisticsOfOlderHeadersAreNotOverrun) {
+  const Rig rig;
+  serve(rig, 1000);
+  constexpr uint32_t kOlder = 424;
+  static_assert(kOlder < sizeof(quire_cache_stats));
+  quire_cache_stats stats;
+  std::memset(&stats, 0xa5, sizeof stats);
+  stats.struct_size = kOlder;
+  Error e;
+  ASSERT_EQ(quire_cache_get_stats(rig.cache.get(), &stats, &e), QUIRE_OK) << e.message;
+  EXPECT_EQ(stats.struct_size, kOlder);
+  EXPECT_EQ(stats.matched_prompt_tokens, 20U);
+  std::array<unsigned char, sizeof stats> bytes{};
+  std::memcpy(bytes.data(), &stats, sizeof stats);
+  for (size_t i = kOlder; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], 0xa5U) << "byte " << i;
 }
 
 TEST(MetricsCalls, AreMadeWhileTheEngineRuns) {

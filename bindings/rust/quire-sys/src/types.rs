@@ -788,6 +788,13 @@ pub struct quire_cache_stats {
     pub aborted_hit_tokens: u64,
     pub aborted_recompute_avoided: u64,
     pub aborted_miss_reasons: [u64; 8usize],
+    pub page_sample: u64,
+    pub page_lifetime: [u64; 32usize],
+    pub page_lifetime_ns: u64,
+    pub page_idle: [u64; 32usize],
+    pub page_idle_ns: u64,
+    pub page_reuse_gap: [u64; 32usize],
+    pub page_reuse_gap_ns: u64,
 }
 zeroed!(quire_cache_stats);
 #[repr(C)]

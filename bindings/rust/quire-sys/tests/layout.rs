@@ -210,6 +210,13 @@ layout! {
         aborted_hit_tokens,
         aborted_recompute_avoided,
         aborted_miss_reasons,
+        page_sample,
+        page_lifetime,
+        page_lifetime_ns,
+        page_idle,
+        page_idle_ns,
+        page_reuse_gap,
+        page_reuse_gap_ns,
     }
     quire_vllm_options {
         flags,

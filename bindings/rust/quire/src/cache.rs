@@ -93,6 +93,8 @@ numbers! {
         checkpoints_given_up: u64, checkpoints_declined: u64, recompute_avoided: u64, host_bytes: u64, holds: u64, held_parts: u64,
         units_given_up: u64, loads: u64, aborted_prompt_tokens: u64,
         aborted_hit_tokens: u64, aborted_recompute_avoided: u64, aborted_miss_reasons: [u64; 8],
+        page_sample: u64, page_lifetime: [u64; 32], page_lifetime_ns: u64, page_idle: [u64; 32], page_idle_ns: u64,
+        page_reuse_gap: [u64; 32], page_reuse_gap_ns: u64,
     }
 }
 

@@ -1,0 +1,25 @@
+#include "core/pool/residency.h"
+
+namespace quire {
+
+void Residency::add(int64_t since, Spans* spans) const {
+  const auto span = static_cast<uint64_t>(std::max<int64_t>(now_ - since, 0));  // the caller's clock may go back
+  constexpr uint64_t kMillisecond = 1'000'000;
+  ++spans->counts[std::min(static_cast<size_t>(std::bit_width(span / kMillisecond)), kSpans - 1)];
+  spans->sum_ns += span;
+}
+
+void Residency::count_resumed(Life* life) {
+  if (life->epoch == epoch_ && life->idle_since != kInUse) add(life->idle_since, &counts_.reuse_gap);
+  life->idle_since = kInUse;
+}
+
+void Residency::count_evicted(Life* life) {
+  if (life->epoch == epoch_ && life->idle_since != kInUse) {
+    add(life->taken, &counts_.lifetime);
+    add(life->idle_since, &counts_.idle);
+  }
+  life->epoch = UINT64_MAX;
+}
+
+}  // namespace quire

@@ -1,0 +1,85 @@
+// How long pages keep what is in them, counted of a sample: pages whose number is -1 modulo a power
+// of two. A page lives from when a group takes it until its cached content is evicted. One that is
+// released before anything of it was cached is not counted.
+// The time is the caller's; nobody here reads a clock.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace quire {
+
+class Residency {
+ public:
+  // Element i counts spans of less than 2^i milliseconds and not less than half of that; the last
+  // one counts the rest, too.
+  static constexpr size_t kSpans = 32;
+  struct Spans {
+    std::array<uint64_t, kSpans> counts{};
+    uint64_t sum_ns = 0;
+  };
+  struct Counts {
+    Spans lifetime;   // from taken to evicted
+    Spans idle;       // from when nobody used it any more to evicted
+    Spans reuse_gap;  // from when nobody used it any more to used again
+  };
+
+  void resize(uint64_t num_pages) {
+    const uint64_t sample = std::bit_floor(std::clamp<uint64_t>(num_pages / kFewest, 1, kMostPages));
+    mask_ = static_cast<uint32_t>(sample - 1);
+    shift_ = static_cast<uint32_t>(std::countr_zero(sample));
+    lives_.resize((num_pages >> shift_) + 1);
+  }
+  // One page in so many is counted.
+  uint32_t sample() const { return mask_ + 1; }
+  const Counts& counts() const { return counts_; }
+  uint64_t host_bytes() const { return lives_.capacity() * sizeof(Life); }
+
+  // Nanoseconds; what happens from now on happens then.
+  void set_time(int64_t now) { now_ = now; }
+
+  // Of a page: a group took it; nobody uses it, but it is cached; it is used again; it is evicted.
+  void took(uint32_t page) {
+    if (is_sampled(page)) [[unlikely]]
+      lives_[page >> shift_] = {now_, kInUse, epoch_};
+  }
+  void idled(uint32_t page) {
+    if (is_sampled(page)) [[unlikely]]
+      lives_[page >> shift_].idle_since = now_;
+  }
+  void resumed(uint32_t page) {
+    if (is_sampled(page)) [[unlikely]]
+      count_resumed(&lives_[page >> shift_]);
+  }
+  void evicted(uint32_t page) {
+    if (is_sampled(page)) [[unlikely]]
+      count_evicted(&lives_[page >> shift_]);
+  }
+  // Pages that are cached now are not counted when they are evicted.
+  void forget_all() { ++epoch_; }
+
+ private:
+  static constexpr uint64_t kFewest = 1024, kMostPages = 64;  // counted ones; pages of which one is
+  static constexpr int64_t kInUse = -1;
+  struct Life {
+    int64_t taken = 0;
+    int64_t idle_since = kInUse;
+    uint64_t epoch = UINT64_MAX;
+  };
+
+  bool is_sampled(uint32_t page) const { return (page & mask_) == mask_; }
+  void add(int64_t since, Spans* spans) const;
+  void count_resumed(Life* life);
+  void count_evicted(Life* life);
+
+  std::vector<Life> lives_;
+  uint32_t mask_ = 0, shift_ = 0;
+  int64_t now_ = 0;
+  uint64_t epoch_ = 0;
+  Counts counts_;
+};
+
+}  // namespace quire
