@@ -13,8 +13,8 @@
 #include "core/model/model_layers.h"
 #include "core/modules/module_search.h"
 #include "core/plan/cache_config.h"
-#include "core/step/cache.h"
 #include "core/step/follower.h"
+#include "core/step/kv_cache.h"
 #include "core/tier/tier_set.h"
 
 struct quire_runtime : quire::c_api::Handle<quire::Runtime, 0x6d697472u> {

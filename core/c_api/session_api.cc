@@ -5,7 +5,7 @@
 #include <cinttypes>
 
 #include "core/c_api/handles.h"
-#include "core/session/session.h"
+#include "core/session/sequence_stream.h"
 
 namespace c_api = quire::c_api;
 using quire::Status;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/memory/shard_memory.h"
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 #include "core/tier/tier_set.h"
 
 namespace quire {

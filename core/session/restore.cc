@@ -6,7 +6,7 @@
 #include "core/base/checked.h"
 #include "core/records/record_key.h"
 #include "core/session/manifest.h"
-#include "core/session/session.h"
+#include "core/session/sequence_stream.h"
 #include "core/step/media.h"
 #include "core/tier/coverage.h"
 #include "core/tier/lost_blocks.h"

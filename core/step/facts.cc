@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "core/base/checked.h"
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 #include "core/step/step_bytes.h"
 
 namespace quire {

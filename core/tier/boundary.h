@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/tier/connector_tier.h"
 #include "core/tier/sources.h"
-#include "core/tier/tier.h"
 
 namespace quire {
 

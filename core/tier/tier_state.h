@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
+#include "core/tier/connector_tier.h"
 #include "core/tier/sources.h"
-#include "core/tier/tier.h"
 #include "core/tier/tier_plan.h"
 #include "core/tier/transfer.h"
 

@@ -14,8 +14,8 @@
 #include "core/base/status.h"
 #include "core/records/record_header.h"
 #include "core/records/record_runs.h"
+#include "core/tier/connector_tier.h"
 #include "core/tier/shard_bytes.h"
-#include "core/tier/tier.h"
 #include "core/tier/tier_plan.h"
 
 namespace quire {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "core/tier/connector_tier.h"
 #include "core/tier/fetch.h"
-#include "core/tier/tier.h"
 
 namespace quire {
 

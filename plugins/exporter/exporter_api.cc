@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "plugins/common/library.h"
-#include "plugins/exporter/server.h"
+#include "plugins/exporter/http_server.h"
 
 using quire::exporter::Server;
 using quire::plugins::guarded_export;

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/file/config.h"
 #include "plugins/file/directory.h"
-#include "plugins/file/index.h"
-#include "plugins/file/log.h"
+#include "plugins/file/file_config.h"
+#include "plugins/file/file_index.h"
+#include "plugins/file/file_log.h"
 #include "plugins/file/watch.h"
 
 namespace quire::file {

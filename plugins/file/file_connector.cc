@@ -1,4 +1,4 @@
-// The table of the connector: a store in a directory (worker.h), behind the C functions of connector.h.
+// The table of the connector: a store in a directory (file_worker.h), behind the C functions of connector.h.
 #include <quire/connector.h>
 #include <unistd.h>
 
@@ -12,9 +12,9 @@
 #include "common/note.h"
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
-#include "plugins/file/config.h"
+#include "plugins/file/file_config.h"
+#include "plugins/file/file_worker.h"
 #include "plugins/file/mailbox.h"
-#include "plugins/file/worker.h"
 
 QUIRE_CONNECTOR_NOTE("file");
 

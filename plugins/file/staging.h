@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plugins/file/parts.h"
+#include "plugins/file/file_parts.h"
 
 namespace quire::file {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/file/parts.h"
-#include "plugins/file/store.h"
+#include "plugins/file/file_parts.h"
+#include "plugins/file/file_store.h"
 
 namespace quire::file {
 

@@ -9,7 +9,7 @@
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
 #include "plugins/common/tickets.h"
-#include "plugins/host/instance.h"
+#include "plugins/host/host_instance.h"
 
 QUIRE_CONNECTOR_NOTE("host");
 

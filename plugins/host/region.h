@@ -6,7 +6,7 @@
 #include <string>
 
 #include "plugins/common/entry.h"
-#include "plugins/host/layout.h"
+#include "plugins/host/host_layout.h"
 
 namespace quire::host {
 

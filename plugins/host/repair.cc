@@ -3,7 +3,7 @@
 #include <array>
 #include <cerrno>
 
-#include "plugins/host/store.h"
+#include "plugins/host/host_store.h"
 
 namespace quire::host {
 

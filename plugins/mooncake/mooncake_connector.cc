@@ -9,8 +9,8 @@
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
 #include "plugins/common/tickets.h"
-#include "plugins/mooncake/config.h"
-#include "plugins/mooncake/instance.h"
+#include "plugins/mooncake/mooncake_config.h"
+#include "plugins/mooncake/mooncake_instance.h"
 
 QUIRE_CONNECTOR_NOTE("mooncake");
 

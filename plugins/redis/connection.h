@@ -15,7 +15,7 @@
 #include "plugins/redis/exchange.h"
 #include "plugins/redis/inbox.h"
 #include "plugins/redis/link.h"
-#include "plugins/redis/server.h"
+#include "plugins/redis/redis_shard_server.h"
 
 namespace quire::redis {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "plugins/redis/config.h"
+#include "plugins/redis/redis_config.h"
 
 namespace quire::redis {
 namespace {

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "plugins/common/pieces.h"
-#include "plugins/redis/tickets.h"
+#include "plugins/redis/redis_tickets.h"
 
 namespace quire::redis {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/redis/config.h"
+#include "plugins/redis/redis_config.h"
 
 namespace quire::redis {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/redis/config.h"
 #include "plugins/redis/link.h"
+#include "plugins/redis/redis_config.h"
 #include "plugins/redis/shards.h"
 
 namespace quire::redis {

@@ -10,8 +10,8 @@
 #include "plugins/common/entry.h"
 #include "plugins/common/module.h"
 #include "plugins/common/tickets.h"
-#include "plugins/redis/config.h"
-#include "plugins/redis/instance.h"
+#include "plugins/redis/redis_config.h"
+#include "plugins/redis/redis_instance.h"
 
 QUIRE_CONNECTOR_NOTE("redis");
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/redis/config.h"
+#include "plugins/redis/redis_config.h"
 
 namespace quire::redis {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <quire.hpp>
 
-#include "plain.h"
+#include "plain.hpp"
 
 constexpr uint32_t kSequences = 2;
 constexpr int kSteps = 6;

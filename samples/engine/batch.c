@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 
 enum { ALIGNMENT = 16 };
 

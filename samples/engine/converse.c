@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 #include "values.h"
 #include "workload.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 
 #ifdef ENGINE_METRICS
 #include <quire/exporter.h>

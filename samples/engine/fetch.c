@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "server.h"
-#include "text.h"
 
 enum {
   RETRY_STEPS = 4,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 #include "values.h"
 
 static const quire_dtype fp32 = {QUIRE_DTYPE_FLOAT, 32, 1};

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 #include "values.h"
 
 enum { DELTA_NDIM = 3, CONV_NDIM = 2, MOST_CONFIG_BYTES = 16 << 20 };

@@ -2,18 +2,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "engine_text.h"
 #include "expose.h"
 #include "forward.h"
 #include "geometry.h"
 #include "options.h"
-#include "oracle.h"
 #include "publish.h"
 #include "report.h"
 #include "rig.h"
+#include "row_oracle.h"
 #include "sampler.h"
 #include "server.h"
 #include "stream.h"
-#include "text.h"
 #include "workload.h"
 
 typedef struct engine {

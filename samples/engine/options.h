@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "settings.h"
+#include "engine_settings.h"
 
 enum memory_mode { MEMORY_DRIVER, MEMORY_ENGINE, MEMORY_NONE };
 enum fault_kind { FAULT_NONE, FAULT_SWAP_BLOCK, FAULT_STALE_STATE, FAULT_OTHER_PREFIX };

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "line.h"
-#include "oracle.h"
 #include "recompute.h"
-#include "text.h"
+#include "row_oracle.h"
 #include "values.h"
 
 static int failures;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 
 #ifdef ENGINE_EVENTS
 #include <quire/zmq.h>

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "server.h"
 #include "stream.h"
-#include "text.h"
 #include "values.h"
 
 void live_learn(live* l, uint32_t symbol) {

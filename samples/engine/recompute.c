@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 #include "values.h"
 
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "text.h"
+#include "engine_text.h"
 
 enum { BAR = 28 };
 

@@ -2,7 +2,7 @@
 #ifndef ENGINE_REPORT_H_
 #define ENGINE_REPORT_H_
 
-#include "oracle.h"
+#include "row_oracle.h"
 #include "server.h"
 
 typedef struct progress {

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "report.h"
-#include "text.h"
 
 enum { COLUMNS = 4 };
 

@@ -2,8 +2,8 @@
  * then those that wait. */
 #include <string.h>
 
+#include "engine_text.h"
 #include "server.h"
-#include "text.h"
 
 enum { COOLDOWN_STEPS = 4 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "engine_text.h"
 
 int complain_quire(const char* call, const quire_error* err) {
   quire_str name = quire_code_name(err->code);

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "stream.h"
-#include "text.h"
 
 enum { MOST_IDLE_ROUNDS = 64, TIERS_WAIT_MS = 20 };
 

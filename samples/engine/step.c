@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "server.h"
 #include "stream.h"
-#include "text.h"
 #include "values.h"
 
 static int is_void(const server* s, const step_row* row) {

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine_text.h"
 #include "line.h"
 #include "server.h"
-#include "text.h"
 
 enum { MOST_OPEN = 256, READ_BYTES = 1 << 16, MOST_LINE_BYTES = 1 << 28 };
 #define MOST_ID ((uint64_t)1 << 60)

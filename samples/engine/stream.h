@@ -4,7 +4,7 @@
 #define ENGINE_STREAM_H_
 
 #include "options.h"
-#include "oracle.h"
+#include "row_oracle.h"
 #include "workload.h"
 
 struct server;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine_settings.h"
+#include "engine_text.h"
 #include "rig.h"
-#include "settings.h"
-#include "text.h"
 #include "values.h"
 
 enum { UNITS_PER_SEQUENCE = 16, GOOD_RECORD_BYTES = 1 << 20 };

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine_text.h"
 #include "line.h"
-#include "text.h"
 #include "values.h"
 #include "workload.h"
 

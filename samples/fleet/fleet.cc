@@ -9,8 +9,8 @@
 #include <set>
 
 #include "failure.h"
+#include "fleet_store.h"
 #include "router.h"
-#include "store.h"
 
 namespace fleet {
 namespace {

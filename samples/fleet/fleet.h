@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine.h"
-#include "options.h"
+#include "fleet_engine.h"
+#include "fleet_options.h"
 #include "request.h"
 
 namespace fleet {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "index.h"
+#include "fleet_index.h"
 
 namespace fleet {
 

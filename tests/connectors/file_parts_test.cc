@@ -6,9 +6,9 @@
 
 #include "file_rig.h"
 #include "plugins/file/condition.h"
-#include "plugins/file/index.h"
+#include "plugins/file/file_index.h"
+#include "plugins/file/file_parts.h"
 #include "plugins/file/object_name.h"
-#include "plugins/file/parts.h"
 
 namespace quire::file {
 namespace {

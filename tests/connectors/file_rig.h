@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "kit.h"
+#include "plugins/file/file_worker.h"
 #include "plugins/file/mailbox.h"
-#include "plugins/file/worker.h"
 
 namespace quire::file {
 

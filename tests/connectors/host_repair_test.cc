@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "plugins/host/instance.h"
+#include "plugins/host/host_instance.h"
 #include "tests/connectors/host_store_rig.h"
 
 namespace quire::host {

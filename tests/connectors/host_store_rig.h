@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/host/store.h"
+#include "plugins/host/host_store.h"
 
 namespace quire::host {
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "plugins/host/worker.h"
+#include "plugins/host/host_worker.h"
 #include "tests/connectors/host_store_rig.h"
 
 namespace quire::host {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/zmq/rig.h"
+#include "tests/zmq/zmq_rig.h"
 
 namespace fleet {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/events/block_hash.h"
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 #include "tests/golden/golden.h"
 
 namespace quire::golden {

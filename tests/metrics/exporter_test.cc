@@ -10,8 +10,8 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/metrics/text.h"
-#include "tests/tier/rig.h"
+#include "tests/metrics/metrics_text.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,6 +1,6 @@
 // Every number of the statistics is in the text once, under the name and the labels that
 // docs/metrics.md gives it.
-#include "tests/metrics/text.h"
+#include "tests/metrics/metrics_text.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tests/metrics/wanted.h"
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

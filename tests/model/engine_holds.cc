@@ -2,7 +2,7 @@
 // and nobody reads what is written late.
 #include <algorithm>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 

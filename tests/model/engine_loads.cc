@@ -1,7 +1,7 @@
 // Loads of a random engine: a connector brings a stretch of a prompt, all of it, a part of every group or nothing, while others run.
 #include <algorithm>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 

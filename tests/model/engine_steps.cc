@@ -1,7 +1,7 @@
 // How a random engine makes its steps: reserve, run, commit or abort.
 #include <algorithm>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 

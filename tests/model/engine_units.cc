@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/step/cache.h"
 #include "core/step/follower.h"
+#include "core/step/kv_cache.h"
 #include "tests/model/batch_check.h"
 
 namespace quire::model {

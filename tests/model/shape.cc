@@ -1,7 +1,7 @@
 // Random mixes of layers and pools, such that a lone request always fits.
 #include <algorithm>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 namespace {

@@ -11,7 +11,7 @@
 #include <ctime>
 #include <random>
 
-#include "tests/model/engine.h"
+#include "tests/model/random_engine.h"
 
 namespace quire::model {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/model/dtype.h"
 #include "core/plan/cache_config.h"
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 #include "tests/model/follow.h"
 
 namespace quire {

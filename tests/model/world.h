@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/base/checked.h"
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 
 namespace quire::model {
 

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "mooncake_rig.h"
 #include "plugins/mooncake/value.h"
-#include "rig.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 

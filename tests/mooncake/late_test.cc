@@ -11,8 +11,8 @@
 #include <fstream>
 #include <thread>
 
+#include "mooncake_rig.h"
 #include "plugins/mooncake/answers.h"
-#include "rig.h"
 #include "tests/unit/fork_when_quiet.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "rig.h"
+#include "mooncake_rig.h"
 
 using quire::kit::Subject;
 

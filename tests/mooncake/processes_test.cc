@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "rig.h"
+#include "mooncake_rig.h"
 #include "tests/connectors/starved_batch.h"
 #include "tests/connectors/worker_process.h"
 #include "tests/unit/fork_when_quiet.h"

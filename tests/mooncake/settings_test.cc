@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "rig.h"
+#include "mooncake_rig.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "plugins/mooncake/library.h"
+#include "plugins/mooncake/mooncake_library.h"
 
 #define WHEEL_API __attribute__((visibility("default")))
 

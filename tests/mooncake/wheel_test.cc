@@ -9,8 +9,8 @@
 #include <sstream>
 #include <thread>
 
-#include "plugins/mooncake/library.h"
-#include "plugins/mooncake/worker.h"
+#include "plugins/mooncake/mooncake_library.h"
+#include "plugins/mooncake/mooncake_worker.h"
 #include "tests/connectors/kit.h"
 #include "tests/connectors/patience.h"
 

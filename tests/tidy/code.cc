@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/tidy/rules.h"
+#include "tests/tidy/tidy_rules.h"
 
 namespace quire::tidy {
 namespace {

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <map>
 
-#include "tests/tidy/rules.h"
+#include "tests/tidy/tidy_rules.h"
 
 namespace quire::tidy {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/tidy/rules.h"
+#include "tests/tidy/tidy_rules.h"
 
 namespace quire::tidy {
 namespace {
@@ -193,6 +193,17 @@ Findings dead_files(const Tree& tree) {
       return !starts_with(from_list, "..") && lists.text.find(from_list) != std::string::npos;
     });
     if (!built) findings.push_back({file.path, 0, "no CMakeLists.txt names this file"});
+  }
+  return findings;
+}
+
+Findings shared_names(const Tree& tree) {
+  Findings findings;
+  std::map<std::string, std::string> first;  // by the name alone
+  for (const File& file : tree) {
+    if (!is_source(file.path) || starts_with(file.path, "tests/abi/frozen/")) continue;
+    const auto [at, is_new] = first.emplace(std::filesystem::path(file.path).filename().generic_string(), file.path);
+    if (!is_new) findings.push_back({file.path, 0, "another file has this name: " + at->second});
   }
   return findings;
 }

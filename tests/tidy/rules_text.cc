@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/tidy/rules.h"
+#include "tests/tidy/tidy_rules.h"
 
 namespace quire::tidy {
 namespace {

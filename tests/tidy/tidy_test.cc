@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/tidy/rules.h"
+#include "tests/tidy/tidy_rules.h"
 
 namespace quire::tidy {
 namespace {
@@ -57,17 +57,17 @@ TEST(Code, KeepsLinesAndDropsCommentsAndLiterals) {
 TEST(Includes, LookBack) { EXPECT_CLEAN(over_tree(include_directions)); }
 
 TEST(Includes, OfALaterRoomAreRefused) {
-  expect_line(include_directions({"core/pool/pool.cc", "#include <vector>\n#include \"core/step/cache.h\"\n"}), 2);
-  EXPECT_CLEAN(include_directions({"core/step/cache.cc", "#include \"core/pool/pool.h\"\n#include \"core/step/cache.h\"\n"}));
-  EXPECT_CLEAN(include_directions({"core/pool/pool.cc", "// #include \"core/step/cache.h\"\n"}));
+  expect_line(include_directions({"core/pool/pool.cc", "#include <vector>\n#include \"core/step/kv_cache.h\"\n"}), 2);
+  EXPECT_CLEAN(include_directions({"core/step/kv_cache.cc", "#include \"core/pool/pool.h\"\n#include \"core/step/kv_cache.h\"\n"}));
+  EXPECT_CLEAN(include_directions({"core/pool/pool.cc", "// #include \"core/step/kv_cache.h\"\n"}));
 }
 
 TEST(Includes, OfADeviceFromBookkeepingAreRefused) {
-  expect_line(include_directions({"core/step/cache.cc", "#include \"core/memory/shard_memory.h\"\n"}), 1);
-  expect_line(include_directions({"core/memory/shard_memory.cc", "#include \"core/step/cache.h\"\n"}), 1);
+  expect_line(include_directions({"core/step/kv_cache.cc", "#include \"core/memory/shard_memory.h\"\n"}), 1);
+  expect_line(include_directions({"core/memory/shard_memory.cc", "#include \"core/step/kv_cache.h\"\n"}), 1);
   expect_line(include_directions({"core/connector/tickets.cc", "#include \"core/plan/cache_config.h\"\n"}), 1);
   EXPECT_CLEAN(
-      include_directions({"core/c_api/memory_api.cc", "#include \"core/memory/shard_memory.h\"\n#include \"core/step/cache.h\"\n"}));
+      include_directions({"core/c_api/memory_api.cc", "#include \"core/memory/shard_memory.h\"\n#include \"core/step/kv_cache.h\"\n"}));
 }
 
 TEST(Includes, OfCoreFromModulesAreRefused) {
@@ -78,14 +78,14 @@ TEST(Includes, OfCoreFromModulesAreRefused) {
   expect_line(include_directions({"plugins/null/null_connector.c", "#include \"drivers/common/work.h\"\n"}), 1);
   expect_line(include_directions({"plugins/host/region.cc", "#include \"plugins/file/ring.h\"\n"}), 1);
   expect_line(include_directions({"plugins/common/settings.cc", "#include \"plugins/host/region.h\"\n"}), 1);
-  EXPECT_CLEAN(include_directions({"plugins/host/instance.cc", "#include \"plugins/common/settings.h\"\n#include \"region.h\"\n"}));
+  EXPECT_CLEAN(include_directions({"plugins/host/host_instance.cc", "#include \"plugins/common/settings.h\"\n#include \"region.h\"\n"}));
   EXPECT_CLEAN(include_directions(
       {"drivers/cpu/driver.cc",
        "#include <quire/driver.h>\n#include \"drivers/common/work.h\"\n#include \"drivers/cpu/ops.h\"\n#include \"ops.h\"\n"}));
 }
 
 TEST(Includes, OfCoreFromClientsAreRefused) {
-  expect_line(include_directions({"tools/quire/main.cc", "#include \"core/step/cache.h\"\n"}), 1);
+  expect_line(include_directions({"tools/quire/main.cc", "#include \"core/step/kv_cache.h\"\n"}), 1);
   expect_line(include_directions({"samples/engine/main.c", "#include \"../other/model.h\"\n"}), 1);
   expect_line(include_directions({"abi/include/quire/model.h", "#include <stddef.h>\n"}), 1);
   EXPECT_CLEAN(include_directions({"samples/engine/main.c", "#include <quire/quire.h>\n#include \"model.h\"\n"}));
@@ -212,11 +212,18 @@ TEST(DeadFiles, AreRefused) {
       {{"core/CMakeLists.txt", "pool/pool.cc\n"}, {"core/pool/pool.cc", "#include \"core/pool/pool.h\"\n"}, {"core/pool/pool.h", ""}}));
 }
 
+TEST(Names, BelongToOneFile) { EXPECT_CLEAN(shared_names(tree())); }
+
+TEST(Names, OfTwoFilesAreRefused) {
+  expect_line(shared_names({{"core/pool/pool.h", ""}, {"plugins/host/pool.h", ""}}), 0);
+  EXPECT_CLEAN(shared_names({{"abi/include/quire/base.h", ""}, {"tests/abi/frozen/include/quire/base.h", ""}, {"core/pool/pool.cc", ""}}));
+}
+
 TEST(Headers, AreAllIncluded) { EXPECT_CLEAN(unused_headers(tree())); }
 
 TEST(Headers, ThatNobodyIncludesAreRefused) {
-  expect_line(unused_headers({{"core/pool/pool.h", ""}, {"core/pool/pool.cc", "#include \"core/step/cache.h\"\n"}}), 0);
-  EXPECT_CLEAN(unused_headers({{"core/pool/pool.h", ""}, {"core/step/cache.cc", "#include \"core/pool/pool.h\"\n"}}));
+  expect_line(unused_headers({{"core/pool/pool.h", ""}, {"core/pool/pool.cc", "#include \"core/step/kv_cache.h\"\n"}}), 0);
+  EXPECT_CLEAN(unused_headers({{"core/pool/pool.h", ""}, {"core/step/kv_cache.cc", "#include \"core/pool/pool.h\"\n"}}));
   EXPECT_CLEAN(unused_headers({{"samples/engine/rows.h", ""}, {"samples/engine/main.c", "#include \"rows.h\"\n"}}));
 }
 

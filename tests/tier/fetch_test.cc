@@ -1,5 +1,5 @@
 // What was computed once comes back through a store: all of it right, of every group what resuming needs, and no more.
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,7 +1,7 @@
 // Fetches of prompts that are longer than a load may be.
 #include <set>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

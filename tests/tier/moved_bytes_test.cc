@@ -1,7 +1,7 @@
 // What a fetch moves, counted at the store: of a window its tail, of states those of the boundary, of what is here nothing.
 #include <algorithm>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

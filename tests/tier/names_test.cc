@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -3,7 +3,7 @@
 // ends. The seed is printed; QUIRE_SEED and QUIRE_ROUNDS choose others.
 #include <random>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

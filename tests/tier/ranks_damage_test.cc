@@ -5,7 +5,7 @@
 #include <random>
 
 #include "tests/fakes/made_record.h"
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

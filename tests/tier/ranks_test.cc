@@ -2,7 +2,7 @@
 // both, and what is moved is what is needed. QUIRE_ALL_ORDERS=1: every order of pages to every other.
 #include <algorithm>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

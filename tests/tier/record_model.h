@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 

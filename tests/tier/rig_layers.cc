@@ -1,5 +1,5 @@
 // The layers that the rig makes models of.
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,7 +1,7 @@
 // The engine's sessions, in a vector of bytes.
 #include <algorithm>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,7 +1,7 @@
 // Arrays of a step as the rig's kernels read them, and tables as a device has them that is told only what changed.
 #include <algorithm>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <random>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

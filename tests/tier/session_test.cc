@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -2,7 +2,7 @@
 // each of them, when it is left alone, and what it costs requests that need nothing of it.
 #include <algorithm>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,6 +1,6 @@
 // Tiers that are slower than computing: what finding that out costs, that it is remembered and
 // forgotten, and that tiers which are worth it are not taken for such.
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

@@ -1,5 +1,5 @@
 // What tiers are created from, and what they refuse.
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {

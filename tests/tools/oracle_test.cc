@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "replay/generate.h"
-#include "replay/oracle.h"
+#include "replay/replay_oracle.h"
 
 namespace quire {
 namespace {

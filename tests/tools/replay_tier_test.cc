@@ -9,8 +9,8 @@
 
 #include "client/client.h"
 #include "replay/generate.h"
-#include "replay/oracle.h"
-#include "replay/tier.h"
+#include "replay/replay_oracle.h"
+#include "replay/replay_tier.h"
 
 namespace quire {
 namespace {

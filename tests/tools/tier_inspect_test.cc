@@ -13,7 +13,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/tier/rig.h"
+#include "tests/tier/tier_rig.h"
 #include "tests/tools/tier_directory.h"
 
 namespace quire::test {

@@ -1,7 +1,7 @@
 // What create, publish and the readers of counters refuse, and with which words. Method: by example.
 #include <zmq.h>
 
-#include "rig.h"
+#include "zmq_rig.h"
 
 namespace quire::wire {
 namespace {

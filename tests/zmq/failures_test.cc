@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "fake_zmq.h"
-#include "rig.h"
 #include "tests/unit/allocations.h"
+#include "zmq_rig.h"
 
 namespace quire::wire {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "plugins/zmq/endpoint.h"
 #include "plugins/zmq/sender.h"
-#include "tests/zmq/rig.h"
+#include "tests/zmq/zmq_rig.h"
 
 namespace quire::wire {
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "rig.h"
 #include "tests/unit/fork_when_quiet.h"
+#include "zmq_rig.h"
 
 namespace quire::wire {
 namespace {

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "rig.h"
+#include "zmq_rig.h"
 
 using namespace quire::wire;  // NOLINT(google-build-using-namespace)
 

@@ -3,7 +3,7 @@
 #include <zmq.h>
 
 #include "plugins/zmq/endpoint.h"
-#include "rig.h"
+#include "zmq_rig.h"
 
 namespace quire::wire {
 namespace {

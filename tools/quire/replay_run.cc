@@ -9,7 +9,7 @@
 #include "client/client.h"
 #include "quire/plan_of.h"
 #include "replay/generate.h"
-#include "replay/tier.h"
+#include "replay/replay_tier.h"
 
 namespace quire::tools {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "quire/cache_settings.h"
 #include "quire/commands.h"
-#include "replay/fleet.h"
-#include "replay/oracle.h"
 #include "replay/replay.h"
+#include "replay/replay_fleet.h"
+#include "replay/replay_oracle.h"
 #include "replay/trace.h"
 
 namespace quire::tools {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "replay/engine.h"
+#include "replay/replay_engine.h"
 
 namespace quire::replay {
 

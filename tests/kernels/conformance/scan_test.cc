@@ -1,7 +1,7 @@
 // The selective scan: Mamba2 and Mamba1, against the oracle.
 #include "tests/kernels/conformance/open_driver.h"
 #include "tests/kernels/conformance/oracle.h"
-#include "tests/kernels/conformance/states.h"
+#include "tests/kernels/conformance/paged_states.h"
 #include "tests/kernels/conformance/with_batch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tests/kernels/conformance/states.h"
+#include "tests/kernels/conformance/paged_states.h"
 
 #include "tests/kernels/conformance/oracle.h"
 

@@ -1,7 +1,7 @@
 // Recurrent states: gated delta and the short convolution, with read slots and write slots apart, equal, absent.
 #include "tests/kernels/conformance/open_driver.h"
 #include "tests/kernels/conformance/oracle.h"
-#include "tests/kernels/conformance/states.h"
+#include "tests/kernels/conformance/paged_states.h"
 #include "tests/kernels/conformance/with_batch.h"
 
 #include <gtest/gtest.h>

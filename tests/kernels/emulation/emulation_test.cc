@@ -8,7 +8,7 @@
 #include "tests/kernels/conformance/cases.h"
 #include "tests/kernels/conformance/oracle.h"
 #include "tests/kernels/conformance/with_batch.h"
-#include "tests/kernels/emulation/rig.h"
+#include "tests/kernels/emulation/emulation_rig.h"
 
 #include <gtest/gtest.h>
 

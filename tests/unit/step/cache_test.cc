@@ -1,5 +1,5 @@
 // The cache by example: each test is a claim of quire/cache.h.
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/step/cache.h"
+#include "core/step/kv_cache.h"
 #include "tests/model/world.h"
 
 namespace quire {

@@ -1,7 +1,7 @@
 // Holds of blocks whose bytes go elsewhere, and the names of prefixes.
 #include <algorithm>
 
-#include "holds.h"
+#include "hold_queries.h"
 #include "states_fixture.h"
 
 namespace quire {

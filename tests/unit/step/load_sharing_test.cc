@@ -1,5 +1,5 @@
 // Loads that share what is cached, and that leave a transfer behind.
-#include "holds.h"
+#include "hold_queries.h"
 #include "tests/model/follow.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "holds.h"
+#include "hold_queries.h"
 #include "states_fixture.h"
 #include "tests/unit/allocations.h"
 

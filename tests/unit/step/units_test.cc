@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 
-#include "holds.h"
+#include "hold_queries.h"
 #include "states_fixture.h"
 #include "tests/unit/allocations.h"
 

@@ -1,0 +1,479 @@
+#include "tests/tier/tier_rig.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace quire::test {
+
+void must(quire_code code, const quire_error& err, const char* what) { ASSERT_EQ(code, QUIRE_OK) << what << ": " << err.message; }
+
+namespace {
+
+quire_str text_of(const std::string& text) { return {text.data(), text.size()}; }
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 29)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 32);
+}
+
+// hashes[n]: of the first n symbols. What the last text has as well is not computed again.
+const std::vector<uint64_t>& hashes_of(const Text& text) {
+  static Text last;
+  static std::vector<uint64_t> hashes = {77};
+  const auto same = std::mismatch(text.begin(), text.end(), last.begin(), last.end()).first - text.begin();
+  hashes.resize(static_cast<size_t>(same) + 1);
+  for (size_t i = static_cast<size_t>(same); i < text.size(); ++i) hashes.push_back(mix(hashes.back(), text[i]));
+  last = text;
+  return hashes;
+}
+
+}  // namespace
+
+uint64_t number_of(const char* variable, uint64_t otherwise) {
+  const char* const given = std::getenv(variable);
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : otherwise;
+}
+
+Text count_text(quire_symbol first, size_t n) {
+  Text text(n);
+  for (size_t i = 0; i < n; ++i) text[i] = first + static_cast<quire_symbol>(i);
+  return text;
+}
+
+Clock::Clock() {
+  quire_error err = QUIRE_INIT(quire_error);
+  static const bool kRegistered = quire_register_connector(fake_store_query, nullptr) == QUIRE_OK;
+  EXPECT_TRUE(kRegistered);
+  quire_runtime_options own = QUIRE_INIT(quire_runtime_options);
+  own.header_abi = QUIRE_ABI_VERSION;
+  own.flags = QUIRE_RUNTIME_NO_ENV;
+  own.num_threads = 1;
+  own.driver = {"cpu", 3};
+  own.driver_path = {QUIRE_MODULES, std::strlen(QUIRE_MODULES)};
+  own.connector_path = own.driver_path;
+  own.clock = [](void* time) { return static_cast<const std::atomic<int64_t>*>(time)->load(); };
+  own.clock_user = &now;
+  must(quire_runtime_create(&own, &runtime, &err), err, "runtime");
+}
+
+Clock::~Clock() { quire_runtime_release(runtime); }
+
+Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stores)
+    : clock_(clock), options_(std::move(options)), stores_(std::move(stores)) {
+  quire_error err = QUIRE_INIT(quire_error);
+  for (uint32_t i = 0; i < options_.layers.size(); ++i) options_.layers[i].layer = i;
+  quire_model* model = nullptr;
+  must(quire_model_create(options_.layers.data(), sizeof(quire_layer), options_.layers.size(), options_.max_len, &model, &err), err,
+       "model");
+  quire_plan_options plan = QUIRE_INIT(quire_plan_options);
+  plan.num_pages = options_.pages;
+  plan.tensor_parallel = options_.ranks;
+  plan.block_tokens = options_.block;
+  plan.layout = text_of(options_.layout);
+  plan.max_tokens_in_flight = 512;
+  if (options_.retained != 0) {
+    plan.policy = {"vllm", 4};
+    plan.vllm.retained_tokens = options_.retained;
+  }
+  quire_config* config = nullptr;
+  must(quire_config_create(model, &plan, &config, &err), err, "config");
+  config_.reset(config);
+  quire_model_release(model);
+  quire_device* device = nullptr;
+  must(quire_device_open(clock_.runtime, 0, &device, &err), err, "device");
+  device_.reset(device);
+  quire_cache_options own = QUIRE_INIT(quire_cache_options);
+  own.max_tokens_per_step = 256;
+  own.max_sequences = 16;
+  own.flags = options_.flags;
+  own.keep_states = options_.keep;
+  own.window_interval = options_.window_interval;
+  own.checkpoint_interval = options_.checkpoint_interval;
+  own.max_load_tokens = options_.max_load_tokens != 0 ? options_.max_load_tokens : options_.max_len;
+  own.hash_seed = 5;
+  quire_cache* cache = nullptr;
+  must(quire_cache_create(clock_.runtime, config, &own, &cache, &err), err, "cache");
+  cache_.reset(cache);
+  quire_config_info info = QUIRE_INIT(quire_config_info);
+  must(quire_config_get_info(config, &info, &err), err, "info");
+  for (uint32_t s = 0; s < info.num_shards; ++s) {
+    quire_memory* memory = nullptr;
+    must(quire_memory_create(device, config, s, &memory, &err), err, "memory");
+    memories_.emplace_back(memory);
+    quire_stream* stream = nullptr;
+    must(quire_stream_create(device, 0, &stream, &err), err, "stream");
+    streams_.emplace_back(stream);
+    must(quire_memory_poison(memory, stream, 0xa5, &err), err, "poison");
+  }
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    groups_.push_back(QUIRE_INIT(quire_group_info));
+    must(quire_config_get_group(config, g, &groups_.back(), &err), err, "group");
+  }
+  make_places();
+  make_tiers();
+}
+
+Engine::~Engine() {
+  drop_tiers();
+  verify();
+}
+
+void Engine::make_places() {
+  quire_error err = QUIRE_INIT(quire_error);
+  for (uint32_t s = 0; s < memories_.size(); ++s) {
+    for (const quire_layer& layer : options_.layers) {
+      quire_layer_place at = QUIRE_INIT(quire_layer_place);
+      must(quire_config_get_place(config_.get(), layer.layer, 0, &at, &err), err, "place");
+      Place place;
+      place.shard = s;
+      place.layer = layer.layer;
+      place.group = at.group;
+      place.column = at.column;
+      uint32_t region = 0;
+      if (layer.kind == QUIRE_LAYER_STATE) {
+        for (uint32_t t = 0; t < layer.num_state_tensors; ++t) {
+          place.states.push_back(QUIRE_INIT(quire_state_view));
+          must(quire_config_get_state_view(config_.get(), s, layer.layer, 0, t, &place.states.back(), &err), err, "state view");
+        }
+        region = place.states[0].region;
+      } else {
+        place.kv = QUIRE_INIT(quire_kv_view);
+        must(quire_config_get_kv_view(config_.get(), s, layer.layer, 0, &place.kv, &err), err, "view");
+        region = place.kv.region;
+      }
+      void* address = nullptr;
+      uint64_t bytes = 0;
+      must(quire_memory_get_region(memories_[s].get(), region, &address, &bytes, &err), err, "region");
+      place.base = static_cast<std::byte*>(address);
+      places_.push_back(std::move(place));
+    }
+  }
+}
+
+void Engine::make_tiers() {
+  std::vector<std::string> settings;
+  for (const FakeStore* store : stores_) settings.push_back(store->config());
+  if (!options_.settings.empty()) settings.push_back(options_.settings);
+  if (settings.empty()) return;
+  quire_error err = QUIRE_INIT(quire_error);
+  std::vector<quire_tier> tiers;
+  for (const std::string& each : settings) {
+    quire_connector* connector = nullptr;
+    must(quire_connector_open(clock_.runtime, text_of(options_.connector), text_of(each), &connector, &err), err, "connector");
+    connectors_.emplace_back(connector);
+    quire_tier tier{};
+    tier.connector = connector;
+    tier.reasons = tiers.size() < options_.reasons_of.size() ? options_.reasons_of[tiers.size()] : options_.reasons;
+    tier.max_store_bytes = options_.max_store_bytes;
+    tiers.push_back(tier);
+  }
+  std::vector<quire_memory*> memories;
+  std::vector<quire_stream*> streams;
+  for (const auto& memory : memories_) memories.push_back(memory.get());
+  for (const auto& stream : streams_) streams.push_back(stream.get());
+  quire_tiers_options own = QUIRE_INIT(quire_tiers_options);
+  own.weights = text_of(options_.weights);
+  own.memories = memories.data();
+  own.streams = streams.data();
+  own.tiers = tiers.data();
+  own.num_tiers = tiers.size();
+  own.unit_tokens = options_.unit;
+  own.ns_per_token = options_.ns_per_token;
+  own.tensor_parallel = options_.others.data();
+  own.num_tensor_parallel = options_.others.size();
+  quire_tiers* made = nullptr;
+  const quire_code code = quire_tiers_create(cache_.get(), &own, &made, &tiers_error_);
+  if (!options_.tiers_may_fail) must(code, tiers_error_, "tiers");
+  tiers_.reset(made);
+}
+
+quire_sequence_id Engine::open(const quire_identity* identity) {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_sequence_id sequence = 0;
+  must(quire_sequence_create(cache_.get(), identity, &sequence, &err), err, "sequence");
+  return sequence;
+}
+
+void Engine::finish(quire_sequence_id sequence) {
+  quire_error err = QUIRE_INIT(quire_error);
+  must(quire_sequence_finish(cache_.get(), sequence, &err), err, "finish");
+}
+
+uint64_t Engine::stamp(const std::vector<uint64_t>& hashes, const Place& place, uint64_t token, uint32_t side, uint32_t head) {
+  return mix(mix(hashes[token + 1], place.layer * 2 + side), head) | 1;
+}
+
+namespace {
+
+// Where a slice's coordinate along the dimension that is cut lies in the whole tensor: each part is cut by itself, and
+// neighbours can have the same slice.
+uint64_t whole_coordinate(const quire_state_view& view, uint64_t at) {
+  uint64_t begin = 0;
+  for (uint32_t k = 0; k < 4; ++k) {
+    const uint64_t repeats = std::max(view.shard_repeats[k], 1u), mine = view.shard_parts[k] / view.num_ranks;
+    if (at < mine) return begin + view.rank / repeats * mine + at;
+    at -= mine;
+    begin += view.shard_parts[k] / repeats;
+  }
+  return view.rank * view.shape[view.shard_dim - 1] + at;  // one part
+}
+
+// Visits all elements of one state in their order: visit(address, number in the whole tensor, bytes).
+template <typename Visit>
+void each_element(const quire_state_view& view, std::byte* base, int32_t lowered, Visit visit) {
+  const uint64_t bytes = view.dtype.bits / 8u;
+  uint64_t n = 1;
+  for (uint32_t k = 0; k < view.ndim; ++k) n *= view.shape[k];
+  for (uint64_t i = 0; i < n; ++i) {
+    int64_t at = view.offset + lowered * view.unit;
+    uint64_t rest = i, number = 0, step = 1;
+    for (uint32_t k = view.ndim; k-- > 0; rest /= view.shape[k], step *= 1000) {
+      const uint64_t own = rest % view.shape[k];
+      at += static_cast<int64_t>(own) * view.stride[k];
+      number += step * (k + 1 == view.shard_dim ? whole_coordinate(view, own) : own);
+    }
+    visit(base + at, number, bytes);
+  }
+}
+
+uint64_t element(uint64_t hash, uint32_t layer, uint64_t tensor, uint64_t index) {
+  return mix(mix(hash, layer * 8 + tensor + 1000), index);
+}
+
+}  // namespace
+
+void Engine::read(quire_step step, const Text& text, uint64_t position) const {
+  const std::vector<uint64_t>& hashes = hashes_of(text);
+  for (const Place& place : places_) {
+    const Arrays a = arrays_of(step, place);
+    for (size_t t = 0; t < place.states.size(); ++t) {
+      uint64_t wrong = 0;
+      each_element(place.states[t], place.base, a.read[place.column], [&](const std::byte* at, uint64_t i, uint64_t bytes) {
+        const uint64_t value = position == 0 ? 0 : element(hashes[position], place.layer, t, i);
+        wrong += std::memcmp(at, &value, bytes) != 0 ? 1 : 0;
+      });
+      ASSERT_EQ(wrong, 0U) << "state of layer " << place.layer << " at " << position << ", tensor " << t;
+    }
+    if (place.kv.num_sides == 0) continue;
+    const quire_layer& layer = options_.layers[place.layer];
+    uint64_t from = 0;
+    if (layer.kind == QUIRE_LAYER_CHUNKED) from = position / layer.window * layer.window;
+    if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW && position + 1 > layer.window) from = position + 1 - layer.window;
+    for (uint64_t token = 0; token < position; ++token) {
+      if (token < from && token >= layer.sink_tokens) token = from;
+      if (token >= position) break;
+      const int32_t lowered = a.table[place.column * a.pitch + token / place.kv.block_tokens];
+      for (uint32_t side = 0; side < place.kv.num_sides; ++side) {
+        for (uint32_t head = 0; head < place.kv.num_heads; ++head) {
+          const std::byte* at = place.base + place.kv.offset[side] + lowered * place.kv.unit[side] +
+                                static_cast<int64_t>(token % place.kv.block_tokens) * place.kv.stride_token[side] +
+                                head * place.kv.stride_head[side];
+          uint64_t found = 0;
+          std::memcpy(&found, at, sizeof found);
+          ASSERT_EQ(found, stamp(hashes, place, token, side, place.kv.first_head + head))
+              << "layer " << place.layer << " token " << token << " of " << position << " side " << side << " head " << head << " shard "
+              << place.shard;
+        }
+      }
+    }
+  }
+}
+
+void Engine::write(quire_step step, const Text& text, uint64_t position, uint64_t end) {
+  const std::vector<uint64_t>& hashes = hashes_of(text);
+  for (const Place& place : places_) {
+    const Arrays a = arrays_of(step, place);
+    for (size_t t = 0; t < place.states.size(); ++t) {
+      if (a.write[place.column] < 0) continue;
+      each_element(place.states[t], place.base, a.write[place.column], [&](std::byte* at, uint64_t i, uint64_t bytes) {
+        const uint64_t value = element(hashes[end], place.layer, t, i);
+        std::memcpy(at, &value, bytes);
+      });
+    }
+    for (uint64_t token = position; token < end && place.kv.num_sides != 0; ++token) {
+      const int64_t slot = a.slots[place.column * (end - position) + token - position];
+      if (slot < 0) continue;
+      const int64_t lowered = slot / place.kv.block_tokens, row = slot % place.kv.block_tokens;
+      for (uint32_t side = 0; side < place.kv.num_sides; ++side) {
+        for (uint32_t head = 0; head < place.kv.num_heads; ++head) {
+          std::byte* at = place.base + place.kv.offset[side] + lowered * place.kv.unit[side] + row * place.kv.stride_token[side] +
+                          head * place.kv.stride_head[side];
+          const uint64_t value = stamp(hashes, place, token, side, place.kv.first_head + head);
+          std::memcpy(at, &value, sizeof value);
+        }
+      }
+    }
+  }
+}
+
+quire_step Engine::reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result) {
+  quire_error err = QUIRE_INIT(quire_error);
+  const quire_sequence_info now = info(sequence);
+  quire_reserve_entry e{};
+  e.sequence = sequence;
+  e.symbols_position = now.known;
+  e.symbols_offset = now.known;
+  e.num_symbols = static_cast<uint32_t>((match ? text.size() : std::min<uint64_t>(text.size(), now.reserved + tokens)) -
+                                        std::min<uint64_t>(now.known, text.size()));
+  e.num_tokens = tokens;
+  e.flags = match ? QUIRE_ENTRY_MATCH : 0;
+  quire_step step{};
+  must(quire_reserve(cache_.get(), &e, 1, text.data(), text.size(), result, &step, &err), err, "reserve");
+  EXPECT_TRUE(result->code == QUIRE_OK || (options_.may_refuse && result->code == QUIRE_RESOURCE_EXHAUSTED)) << result->code;
+  if (result->code != QUIRE_OK) return step;
+  for (size_t s = 0; s < memories_.size(); ++s) {
+    must(quire_memory_prepare_step(memories_[s].get(), step, streams_[s].get(), &err), err, "prepare");
+    must(quire_stream_synchronize(streams_[s].get(), -1, &err), err, "synchronize");
+  }
+  upload(step, sequence);
+  return step;
+}
+
+void Engine::go_on(quire_sequence_id sequence, const Text& text) {
+  quire_error err = QUIRE_INIT(quire_error);
+  for (quire_sequence_info now = info(sequence); now.committed < text.size(); now = info(sequence)) {
+    quire_reserve_result result{};
+    const quire_step step =
+        reserve(sequence, text, now.reserved == 0, static_cast<uint32_t>(std::min<uint64_t>(256, text.size() - now.committed)), &result);
+    if (result.code != QUIRE_OK) return;
+    read(step, text, result.position);
+    write(step, text, result.position, result.position + result.num_tokens);
+    quire_commit_entry c{};
+    c.sequence = sequence;
+    c.num_accepted = result.num_tokens;
+    must(quire_commit(step, &c, 1, nullptr, 0, &err), err, "commit");
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+uint64_t Engine::compute(const Text& text, bool ends) {
+  const quire_sequence_id sequence = open();
+  go_on(sequence, text);
+  const uint64_t hit = info(sequence).hit_tokens;
+  if (ends) finish(sequence);
+  return hit;
+}
+
+void Engine::check(quire_sequence_id sequence, const Text& text) {
+  quire_error err = QUIRE_INIT(quire_error);
+  ASSERT_LT(info(sequence).reserved, text.size());
+  quire_reserve_result result{};
+  const quire_step step = reserve(sequence, text, info(sequence).reserved == 0, 1, &result);
+  if (result.code != QUIRE_OK) return;
+  read(step, text, result.position);
+  must(quire_abort(step, QUIRE_ABORT_NOT_LAUNCHED, &err), err, "abort");
+}
+
+std::vector<quire_fetch_result> Engine::run() {
+  quire_error err = QUIRE_INIT(quire_error);
+  std::vector<quire_fetch_result> results(16);
+  uint64_t n = 0;
+  const int64_t timeout = options_.settings.empty() ? 0 : 1'000'000;  // until something has ended
+  must(quire_tiers_run(tiers_.get(), timeout, results.data(), results.size(), &n, &err), err, "run");
+  results.resize(n);
+  return results;
+}
+
+void Engine::pass_time(int64_t otherwise) {
+  if (!options_.settings.empty()) return;
+  int64_t next = INT64_MAX;
+  for (const FakeStore* store : stores_) next = std::min(next, store->next_end_ns());
+  clock_.now = next != INT64_MAX && next > clock_.now ? next : clock_.now + otherwise;
+}
+
+quire_fetch_result Engine::wait() {
+  for (int turns = 0; turns < 10000; ++turns) {
+    const std::vector<quire_fetch_result> results = run();
+    if (!results.empty()) return results[0];
+    clock_.now += 100'000;
+  }
+  ADD_FAILURE() << "no fetch ends";
+  return {};
+}
+
+void Engine::settle() {
+  for (int idle = 0; idle < 3;) {
+    const uint64_t taken = stats().units_taken, holds = cache_stats().holds;
+    EXPECT_TRUE(run().empty());
+    uint64_t in_flight = 0;
+    for (const auto& connector : connectors_) {
+      quire_connector_stats own = QUIRE_INIT(quire_connector_stats);
+      EXPECT_EQ(quire_connector_get_stats(connector.get(), &own, nullptr), QUIRE_OK);
+      in_flight += own.num_in_flight;
+    }
+    pass_time(in_flight > 0 ? 50'000 : 0);  // the next end may be of another engine, who does not look
+    const bool quiet = in_flight == 0 && stats().units_taken == taken && cache_stats().holds == holds;
+    idle = quiet ? idle + 1 : 0;
+  }
+}
+
+quire_fetch_id Engine::begin(quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_fetch_id fetch = 0;
+  const quire_code code = quire_fetch_begin(tiers_.get(), sequence, text.data(), text.size(), deadline_ns, &fetch, &err);
+  EXPECT_EQ(code, QUIRE_OK) << err.message;
+  return fetch;
+}
+
+quire_fetch_result Engine::fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
+  const quire_fetch_id fetch = begin(sequence, text, deadline_ns);
+  quire_fetch_result got{};
+  for (int turns = 0; turns < 100000 && got.fetch == 0; ++turns) {
+    const std::vector<quire_fetch_result> results = run();
+    if (!results.empty()) got = results[0];
+    pass_time(100'000);
+  }
+  EXPECT_EQ(got.fetch, fetch);
+  EXPECT_EQ(got.sequence, sequence);
+  EXPECT_EQ(got.committed, info(sequence).committed);
+  if (got.committed > 0) check(sequence, text);
+  return got;
+}
+
+void Engine::forget_all() {
+  quire_error err = QUIRE_INIT(quire_error);
+  must(quire_cache_reset(cache_.get(), &err), err, "reset");
+}
+
+void Engine::expect_nothing_left() const {
+  EXPECT_EQ(stats().quarantined, 0U);
+  EXPECT_EQ(stats().fetches_in_progress, 0U);
+  EXPECT_EQ(stats().units_in_flight, 0U);
+  EXPECT_EQ(tier().bytes_in_flight, 0U);
+  EXPECT_EQ(cache_stats().holds, 0U);
+  EXPECT_EQ(cache_stats().loads, 0U);
+  verify();
+}
+
+quire_tier_stats Engine::tier(uint32_t index) const {
+  quire_tier_stats s = QUIRE_INIT(quire_tier_stats);
+  EXPECT_EQ(quire_tiers_get_tier_stats(tiers_.get(), index, &s, nullptr), QUIRE_OK);
+  return s;
+}
+
+quire_tiers_stats Engine::stats() const {
+  quire_tiers_stats s = QUIRE_INIT(quire_tiers_stats);
+  EXPECT_EQ(quire_tiers_get_stats(tiers_.get(), &s, nullptr), QUIRE_OK);
+  return s;
+}
+
+quire_cache_stats Engine::cache_stats() const {
+  quire_cache_stats s = QUIRE_INIT(quire_cache_stats);
+  EXPECT_EQ(quire_cache_get_stats(cache_.get(), &s, nullptr), QUIRE_OK);
+  return s;
+}
+
+quire_sequence_info Engine::info(quire_sequence_id sequence) const {
+  quire_sequence_info s = QUIRE_INIT(quire_sequence_info);
+  EXPECT_EQ(quire_sequence_get_info(cache_.get(), sequence, &s, nullptr), QUIRE_OK);
+  return s;
+}
+
+void Engine::verify() const {
+  quire_error err = QUIRE_INIT(quire_error);
+  EXPECT_EQ(quire_cache_verify(cache_.get(), &err), QUIRE_OK) << err.message;
+}
+
+}  // namespace quire::test
