@@ -33,7 +33,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.pages_.resize(num_pages);
   }
   pool.spares_.resize(num_pages);
-  pool.residency_.resize(num_pages);
+  pool.residency.resize(num_pages);
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -48,30 +48,30 @@ uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
 void Pool::push_free(uint32_t page) {
   if (spares_.has(page)) spares_.forget(page);
   tags_[page].where = Where::kFree;
-  order_[page].next = free_head_;
-  free_head_ = page;
-  ++free_pages_;
+  order_[page].next = free_.head;
+  free_.head = page;
+  ++free_.pages;
 }
 
 void Pool::push_evictable(uint32_t page) {
   tags_[page].where = Where::kEvictable;
-  ++evictable_pages_;
-  residency_.idled(page);
+  ++evictable_.pages;
+  residency.idled(page);
   if (spares_.has(page)) {
     ++spared_list_.pages;
     return append(&order_, page, &spared_list_.head, &spared_list_.tail);
   }
   if (tags_[page].place != Place::kBack) {
     const bool is_copy = tags_[page].place == Place::kCopied;
-    const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? order_[before].next : evictable_head_;
+    const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? order_[before].next : evictable_.head;
     order_[page] = {before, next};
-    (next != kNone ? order_[next].prev : evictable_tail_) = page;
-    (before != kNone ? order_[before].next : evictable_head_) = page;
+    (next != kNone ? order_[next].prev : evictable_.tail) = page;
+    (before != kNone ? order_[before].next : evictable_.head) = page;
     if (is_copy) ahead_.last_copied = page;
     ++ahead_.changes;
     return;
   }
-  append(&order_, page, &evictable_head_, &evictable_tail_);
+  append(&order_, page, &evictable_.head, &evictable_.tail);
   uint32_t& before = ahead_.pushed[ahead_.num_pushed++ % kFetchAhead];
   tags_[before].later = page;
   before = page;
@@ -79,7 +79,7 @@ void Pool::push_evictable(uint32_t page) {
 
 void Pool::unlink_evictable(uint32_t page) {
   tags_[page].where = Where::kInUse;
-  --evictable_pages_;
+  --evictable_.pages;
   if (!spares_.has(page)) return leave_order(page);
   --spared_list_.pages;
   unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
@@ -87,7 +87,7 @@ void Pool::unlink_evictable(uint32_t page) {
 
 void Pool::leave_order(uint32_t page) {
   if (page == ahead_.last_copied) ahead_.last_copied = order_[page].prev;
-  unlink(&order_, page, &evictable_head_, &evictable_tail_);
+  unlink(&order_, page, &evictable_.head, &evictable_.tail);
   ++ahead_.changes;
 }
 
@@ -159,7 +159,7 @@ void Pool::hold_part(uint32_t page) {
   ++held_parts_;
   if (p.used++ == 0) {
     unlink_evictable(page);
-    residency_.resumed(page);
+    residency.resumed(page);
     g.open_holes += p.holes;
     g.open_cached += p.cached;
     ++g.used_pages;
@@ -219,7 +219,7 @@ void Pool::free_cached(uint32_t part) {
     list_holes(page, true);
   } else if (p.cached == 0) {
     unlink_evictable(page);
-    residency_.evicted(page);
+    residency.evicted(page);
     give_up(page);
   }
 }
@@ -229,7 +229,7 @@ void Pool::hold(PartIndex head) {
   if (fenced(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
-    residency_.resumed(head.value);
+    residency.resumed(head.value);
     --cached_parts_;
     ++held_parts_;
     return;
@@ -298,7 +298,7 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
 // The same in a plain pool, for published blocks: as many from the end of ids as go into the order of eviction, and nothing else happens
 // to.
 size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class) {
-  uint32_t head = evictable_head_, tail = evictable_tail_;
+  uint32_t head = evictable_.head, tail = evictable_.tail;
   size_t n = 0;
   for (; n < ids.size(); ++n) {
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
@@ -307,7 +307,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     if (block.refs != 1 || block.node == kNone || fenced(PartIndex(page)) || spares_.has(page)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
-    residency_.idled(page);
+    residency.idled(page);
     if (eviction_class == EvictionClass::kCold && tag.place == Place::kFront) {
       order_[page] = {kNone, head};
       (head != kNone ? order_[head].prev : tail) = page;
@@ -322,10 +322,10 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
     tags_[before].later = page;
     before = page;
   }
-  ahead_.changes += head != evictable_head_ ? n : 0;
-  evictable_head_ = head;
-  evictable_tail_ = tail;
-  evictable_pages_ += n;
+  ahead_.changes += head != evictable_.head ? n : 0;
+  evictable_.head = head;
+  evictable_.tail = tail;
+  evictable_.pages += n;
   cached_parts_ += n;
   held_parts_ -= n;
   return n;
@@ -378,7 +378,7 @@ void Pool::unpublish(PartIndex head) {
   if (held(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
-    residency_.evicted(head.value);
+    residency.evicted(head.value);
     --cached_parts_;
     give_up(head.value);
     return;
@@ -397,7 +397,7 @@ void Pool::unpublish_page(PageId page) {
   std::fill_n(chains_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Chain{});
   cached_parts_ -= std::exchange(p.cached, 0);
   unlink_evictable(page.value);
-  residency_.evicted(page.value);
+  residency.evicted(page.value);
   give_up(page.value);
 }
 

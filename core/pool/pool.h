@@ -53,6 +53,9 @@ struct PoolCounts {
 
 class Pool {
  public:
+  // How long pages stay: of a sample, by the time that the caller sets.
+  Residency residency;
+
   static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups);
 
   // Names. Page 0 is the null page: part 0 of every group, never taken.
@@ -74,10 +77,10 @@ class Pool {
   PartIndex next_in_block(PartIndex part) const { return PartIndex(plain_ ? kNone : chains_[part.value].next); }
 
   // Room. Pages that can be had by taking free ones or evicting.
-  uint64_t available_pages() const { return free_pages() + evictable_pages_; }
-  uint64_t free_pages() const { return free_pages_ + stale_.pages; }
-  uint64_t used_pages() const { return tags_.size() - 1 - free_pages() - evictable_pages_; }
-  bool has_empty_page() const { return free_pages_ > 0; }
+  uint64_t available_pages() const { return free_pages() + evictable_.pages; }
+  uint64_t free_pages() const { return free_.pages + stale_.pages; }
+  uint64_t used_pages() const { return tags_.size() - 1 - free_pages() - evictable_.pages; }
+  bool has_empty_page() const { return free_.pages > 0; }
   bool has_stale_page() const { return stale_.pages > 0; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
@@ -104,11 +107,11 @@ class Pool {
   Taken take_claimed(PageId page, GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   // Opens a free page for the group; owner claims it. None when no page is free: evict first.
   Taken take_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
-    if (free_head_ == kNone) return {};
+    if (free_.head == kNone) return {};
     if (!plain_) return open_page(group, owner, root, ids);
-    const uint32_t page = free_head_;
-    free_head_ = order_[page].next;
-    --free_pages_;
+    const uint32_t page = free_.head;
+    free_.head = order_[page].next;
+    --free_.pages;
     const bool foreign = hand_over(page, group, root);
     blocks_[page] = Block{1, kNone};
     ++held_parts_;
@@ -126,7 +129,7 @@ class Pool {
   // unpublish and take_page of each, without the steps between. How many. evict() does not call the pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
-    uint32_t n = 0, page = evictable_head_;
+    uint32_t n = 0, page = evictable_.head;
     uint64_t changed = 0;
     for (; n < ids.size() && page != kNone; ++n) {
       fetch_behind(page, fetch);
@@ -140,26 +143,23 @@ class Pool {
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = had;
       tag.place = Place::kFront;
-      residency_.evicted(page);
-      residency_.took(page);
+      residency.evicted(page);
+      residency.took(page);
       blocks_[page] = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);
       if (foreign) zero(PageId(page));
       page = order_[page].next;
     }
-    evictable_head_ = page;
+    evictable_.head = page;
     if (ahead_.last_copied != kNone && tags_[ahead_.last_copied].where != Where::kEvictable) ahead_.last_copied = kNone;
-    (page != kNone ? order_[page].prev : evictable_tail_) = kNone;
-    evictable_pages_ -= n;
+    (page != kNone ? order_[page].prev : evictable_.tail) = kNone;
+    evictable_.pages -= n;
     ahead_.changes += n;
     cached_parts_ -= n;
     held_parts_ += n;
     hand_overs_ += changed;
     return n;
   }
-  // How long pages stay: of a sample, by the time that the caller sets.
-  Residency& residency() { return residency_; }
-  const Residency& residency() const { return residency_; }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
   void mark_dirty(PageId page) { tags_[page.value].root = 0; }
 
@@ -207,8 +207,8 @@ class Pool {
 
   // Eviction order: the page whose last release is longest ago, spared ones last; kNone when nothing is evictable.
   PageId oldest_evictable() const {
-    const bool any = evictable_head_ != kNone;
-    return PageId(any ? evictable_head_ : spared_list_.head);
+    const bool any = evictable_.head != kNone;
+    return PageId(any ? evictable_.head : spared_list_.head);
   }
   // The pages that are evicted next, but for spared ones: the next one first. How many.
   uint32_t coldest(std::span<PageId> out) const;
@@ -219,7 +219,7 @@ class Pool {
   // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
   template <typename Fetch>
   void fetch_ahead(Fetch fetch) {
-    if (evictable_head_ != kNone) fetch_behind(evictable_head_, fetch);
+    if (evictable_.head != kNone) fetch_behind(evictable_.head, fetch);
   }
   template <typename Fetch>
   void fetch_behind(uint32_t page, Fetch fetch) {
@@ -364,8 +364,14 @@ class Pool {
   uint32_t stride_ = 1;          // parts_per_page of the finest group
   Divisor by_stride_;
   bool plain_ = false;
-  uint32_t free_head_ = kNone;
-  uint32_t evictable_head_ = kNone, evictable_tail_ = kNone;
+  struct {
+    uint32_t head = kNone;
+    uint64_t pages = 0;
+  } free_;
+  struct {
+    uint32_t head = kNone, tail = kNone;
+    uint64_t pages = 0;
+  } evictable_;
   struct {
     uint32_t pushed[kFetchAhead] = {};     // the last pages of the order, in a ring
     uint32_t asked[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
@@ -373,13 +379,11 @@ class Pool {
     uint64_t changes = 0;          // of the order
     uint32_t last_copied = kNone;  // of the pages at its front that were copied
   } ahead_;
-  uint64_t free_pages_ = 0, evictable_pages_ = 0;
   struct {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
     uint64_t pages = 0, cached_parts = 0, holes = 0;
   } stale_;
   Spares spares_;
-  Residency residency_;
   struct {
     uint32_t head = kNone, tail = kNone;  // evictable and spared; not among the others
     uint64_t pages = 0;

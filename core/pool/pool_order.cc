@@ -23,7 +23,7 @@ void Pool::end_spare(PageId page, uint32_t life) {
   if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
   unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
   --spared_list_.pages;
-  append(&order_, page.value, &evictable_head_, &evictable_tail_);
+  append(&order_, page.value, &evictable_.head, &evictable_.tail);
 }
 
 void Pool::take_place_of(PartIndex head, PartIndex other) {
@@ -35,13 +35,13 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
     const uint32_t before = order_[place].prev;
     order_[page] = {before, place};
     order_[place].prev = page;
-    (before != kNone ? order_[before].next : evictable_head_) = page;
+    (before != kNone ? order_[before].next : evictable_.head) = page;
   }
 }
 
 uint32_t Pool::coldest(std::span<PageId> out) const {
   uint32_t n = 0;
-  for (uint32_t page = evictable_head_; page != kNone && n < out.size(); page = order_[page].next) out[n++] = PageId(page);
+  for (uint32_t page = evictable_.head; page != kNone && n < out.size(); page = order_[page].next) out[n++] = PageId(page);
   return n;
 }
 
@@ -58,25 +58,25 @@ void Pool::retire_all() {
     spares_.forget(page);
     --spared_list_.pages;
     unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
-    append(&order_, page, &evictable_head_, &evictable_tail_);
+    append(&order_, page, &evictable_.head, &evictable_.tail);
   }
-  residency_.forget_all();
-  if (evictable_head_ == kNone) return;
-  order_[evictable_head_].prev = stale_.tail;
-  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_head_;
-  stale_.tail = std::exchange(evictable_tail_, kNone);
-  evictable_head_ = kNone;
-  ahead_.changes += evictable_pages_;
+  residency.forget_all();
+  if (evictable_.head == kNone) return;
+  order_[evictable_.head].prev = stale_.tail;
+  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_.head;
+  stale_.tail = std::exchange(evictable_.tail, kNone);
+  evictable_.head = kNone;
+  ahead_.changes += evictable_.pages;
   ahead_.last_copied = kNone;
-  stale_.pages += std::exchange(evictable_pages_, 0);
+  stale_.pages += std::exchange(evictable_.pages, 0);
   stale_.cached_parts += std::exchange(cached_parts_, 0);
   stale_.holes += std::exchange(holes_, 0);
 }
 
 void Pool::swap_stale() {
-  std::swap(stale_.head, evictable_head_);
-  std::swap(stale_.tail, evictable_tail_);
-  std::swap(stale_.pages, evictable_pages_);
+  std::swap(stale_.head, evictable_.head);
+  std::swap(stale_.tail, evictable_.tail);
+  std::swap(stale_.pages, evictable_.pages);
   std::swap(stale_.cached_parts, cached_parts_);
   std::swap(stale_.holes, holes_);
 }

@@ -48,15 +48,15 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   tag.group = static_cast<uint8_t>(group.value);
   tag.place = Place::kFront;
   tag.root = root;
-  residency_.took(page);
+  residency.took(page);
   return foreign;
 }
 
 // The first parts become blocks, the others holes.
 Taken Pool::open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
-  const uint32_t page = free_head_;
-  free_head_ = order_[page].next;
-  --free_pages_;
+  const uint32_t page = free_.head;
+  free_.head = order_[page].next;
+  --free_.pages;
   const bool foreign = hand_over(page, group, root);
   Group& g = groups_[group.value];
   const uint32_t ppp = g.shape.parts_per_page;

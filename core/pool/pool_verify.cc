@@ -6,7 +6,7 @@ namespace quire {
 PoolCounts Pool::counts() const {
   PoolCounts c;
   c.free_pages = free_pages();
-  c.evictable_pages = evictable_pages_;
+  c.evictable_pages = evictable_.pages;
   c.order_changes = ahead_.changes;
   c.spared_pages = spared_list_.pages;
   c.used_pages = used_pages();
@@ -26,7 +26,7 @@ uint64_t Pool::num_published() const {
 uint64_t Pool::host_bytes() const {
   return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
          fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
-         spares_.host_bytes() + residency_.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
+         spares_.host_bytes() + residency.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
 Status Pool::verify_page(uint32_t page) const {
@@ -83,7 +83,7 @@ Status Pool::verify_parts(uint32_t page) const {
 
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0, stale = 0;
-  for (uint32_t i = free_head_; i != kNone; i = order_[i].next) {
+  for (uint32_t i = free_.head; i != kNone; i = order_[i].next) {
     if (tags_[i].where != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
       return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
     }
@@ -102,8 +102,8 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
     if (last != tail) return fail(QUIRE_INTERNAL, "evictable or stale list: wrong tail");
     return {};
   };
-  QUIRE_RETURN_IF_ERROR(walk(evictable_head_, evictable_tail_, &evictable));
-  for (uint32_t i = evictable_head_; i != kNone; i = order_[i].next) {
+  QUIRE_RETURN_IF_ERROR(walk(evictable_.head, evictable_.tail, &evictable));
+  for (uint32_t i = evictable_.head; i != kNone; i = order_[i].next) {
     if (spares_.count(i) > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
   }
   for (uint32_t i = spared_list_.head; i != kNone; i = order_[i].next) {
@@ -113,7 +113,7 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
   if (evictable - others != spared_list_.pages) return fail(QUIRE_INTERNAL, "spared list: wrong length");
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
-  if (free != free_pages_ || evictable != evictable_pages_ || stale != stale_.pages)
+  if (free != free_.pages || evictable != evictable_.pages || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
   for (uint32_t i = 1; i < tags_.size(); ++i) {
     Where w = tags_[i].where;

@@ -100,7 +100,7 @@ struct Cache::Impl {
   // Before room is sought: pins whose time is over end, and pages age.
   void look_at_clock() {
     const int64_t time = pins.now();
-    pool.residency().set_time(time);
+    pool.residency.set_time(time);
     pins.end_overdue(time);
   }
 

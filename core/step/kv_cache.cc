@@ -271,7 +271,7 @@ void Cache::stats(quire_cache_stats* stats) const {
   stats->part_holes = c.holes;
   stats->index_units = m.index.num_nodes();
   stats->hand_overs = c.hand_overs;
-  const Residency& residency = m.pool.residency();
+  const Residency& residency = m.pool.residency;
   stats->page_sample = residency.sample();
   report(residency.counts().lifetime, stats->page_lifetime, &stats->page_lifetime_ns);
   report(residency.counts().idle, stats->page_idle, &stats->page_idle_ns);

@@ -79,7 +79,7 @@ void run(const std::vector<PoolGroup>& groups, uint64_t seed) {
   SCOPED_TRACE("QUIRE_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   Pool pool = make(24, groups);
-  ASSERT_EQ(pool.residency().sample(), 1U);
+  ASSERT_EQ(pool.residency.sample(), 1U);
   Watch watch(&pool);
   struct Held {
     GroupId group;
@@ -90,7 +90,7 @@ void run(const std::vector<PoolGroup>& groups, uint64_t seed) {
   int64_t now = 0;
   for (int step = 0; step < 4000; ++step) {
     now += static_cast<int64_t>(random() % (60'000 * kMs)) >> (random() % 24);
-    pool.residency().set_time(now);
+    pool.residency.set_time(now);
     switch (random() % 5) {
       case 0:
       case 1: {
@@ -128,7 +128,7 @@ void run(const std::vector<PoolGroup>& groups, uint64_t seed) {
     }
     watch.look(now);
   }
-  const Residency::Counts& got = pool.residency().counts();
+  const Residency::Counts& got = pool.residency.counts();
   EXPECT_GT(sum(got.lifetime), 100U);
   EXPECT_GT(sum(got.reuse_gap), 100U);
   expect_equal(got.lifetime, watch.want().lifetime, "lifetime");
@@ -153,14 +153,14 @@ TEST(Residency, PagesThatAreRecycledAreEvictedAndTaken) {
     pool.take_page(GroupId(0), 1, 1, {&id, 1});
     pool.publish(pool.index_of(GroupId(0), PartId(id)), NodeId(static_cast<uint32_t>(id)));
   }
-  pool.residency().set_time(5 * kMs);
+  pool.residency.set_time(5 * kMs);
   pool.unref_blocks(GroupId(0), ids, 0);
-  pool.residency().set_time(12 * kMs);
+  pool.residency.set_time(12 * kMs);
   const auto evict = [](NodeId, GroupId) { return true; };
   ASSERT_EQ(pool.recycle(
                 GroupId(0), 1, ids, evict, [](PageId) {}, [](uint32_t) {}),
             3U);
-  const Residency::Counts& got = pool.residency().counts();
+  const Residency::Counts& got = pool.residency.counts();
   EXPECT_EQ(got.lifetime.counts[4], 3U);  // 12 ms: less than 16
   EXPECT_EQ(got.lifetime.sum_ns, 36 * kMs);
   EXPECT_EQ(got.idle.counts[3], 3U);  // 7 ms: less than 8
@@ -168,7 +168,7 @@ TEST(Residency, PagesThatAreRecycledAreEvictedAndTaken) {
   // They are taken now.
   pool.publish(pool.index_of(GroupId(0), PartId(ids[0])), NodeId(9));
   pool.unref_blocks(GroupId(0), {ids.data(), 1}, 0);
-  pool.residency().set_time(13 * kMs);
+  pool.residency.set_time(13 * kMs);
   pool.unpublish(pool.index_of(GroupId(0), PartId(ids[0])));
   EXPECT_EQ(got.lifetime.sum_ns, 37 * kMs);
 }
@@ -180,19 +180,19 @@ TEST(Residency, WhatAResetForgotIsNotCounted) {
   const PartIndex head = pool.index_of(GroupId(0), PartId(id));
   pool.publish(head, NodeId(1));
   pool.unref(head, 0);
-  pool.residency().set_time(kMs);
+  pool.residency.set_time(kMs);
   pool.retire_all();
   pool.swap_stale();
   pool.unpublish(head);
   pool.swap_stale();
-  EXPECT_EQ(sum(pool.residency().counts().lifetime), 0U);
-  EXPECT_EQ(sum(pool.residency().counts().idle), 0U);
+  EXPECT_EQ(sum(pool.residency.counts().lifetime), 0U);
+  EXPECT_EQ(sum(pool.residency.counts().idle), 0U);
 }
 
 TEST(Residency, OfLargePoolsOnePageIn64IsCounted) {
   for (const auto& [pages, sample] : {std::pair{2000U, 1U}, {5000U, 4U}, {70'000U, 64U}, {300'000U, 64U}}) {
     Pool pool = make(pages, {{1, 1}});
-    ASSERT_EQ(pool.residency().sample(), sample);
+    ASSERT_EQ(pool.residency.sample(), sample);
     for (uint32_t i = 1; i < pages; ++i) {
       int32_t id = 0;
       ASSERT_EQ(pool.take_page(GroupId(0), 1, 1, {&id, 1}).count, 1U);
@@ -200,22 +200,22 @@ TEST(Residency, OfLargePoolsOnePageIn64IsCounted) {
       pool.unref(pool.index_of(GroupId(0), PartId(id)), 0);
     }
     while (pool.oldest_evictable().value != kNone) pool.unpublish(PartIndex(pool.oldest_evictable().value));
-    EXPECT_EQ(sum(pool.residency().counts().lifetime), pages / sample - (sample == 1 ? 1 : 0));
+    EXPECT_EQ(sum(pool.residency.counts().lifetime), pages / sample - (sample == 1 ? 1 : 0));
   }
 }
 
 TEST(Residency, AClockThatGoesBackCountsNothingNegative) {
   Pool pool = make(4, {{1, 1}});
-  pool.residency().set_time(50 * kMs);
+  pool.residency.set_time(50 * kMs);
   int32_t id = 0;
   pool.take_page(GroupId(0), 1, 1, {&id, 1});
   const PartIndex head = pool.index_of(GroupId(0), PartId(id));
   pool.publish(head, NodeId(1));
   pool.unref(head, 0);
-  pool.residency().set_time(kMs);
+  pool.residency.set_time(kMs);
   pool.unpublish(head);
-  EXPECT_EQ(pool.residency().counts().lifetime.counts[0], 1U);
-  EXPECT_EQ(pool.residency().counts().lifetime.sum_ns, 0U);
+  EXPECT_EQ(pool.residency.counts().lifetime.counts[0], 1U);
+  EXPECT_EQ(pool.residency.counts().lifetime.sum_ns, 0U);
 }
 
 }  // namespace
