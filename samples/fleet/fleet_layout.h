@@ -1,5 +1,5 @@
-// fleet_layout.h: what a router has to know of the caches: how prompts are cut into blocks, and how the
-// blocks are named. All engines of a fleet have the same.
+// fleet_layout.h: what a router has to know of the caches: how prompts are cut into blocks, and how
+// the blocks are named. All engines of a fleet have the same.
 #pragma once
 
 #include <cstdint>
