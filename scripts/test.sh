@@ -11,8 +11,8 @@
 #     tsan       ThreadSanitizer, over the tests that start threads
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
-#   scripts/test.sh --full           all stages and what is too long for CI: random tests repeated with new seeds, two hours of
-#                                    stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
+#   scripts/test.sh --full           all stages and what is too long for CI: random tests that go on longer, repeated with new
+#                                    seeds, two hours of stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
 #                                    every unit, libFuzzer, two builds that must be equal, all GPU targets, valgrind
 #   scripts/test.sh --mutants        all mutants
 # Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
@@ -128,9 +128,9 @@ memcheck() {  # the CPU driver's kernels for AVX2 (valgrind knows no AVX-512) th
 
 build_preset() { cmake --preset "$@" && cmake --build --preset "$1" -j "$jobs"; }
 
-tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest
+tests() {  # tests PRESET [ctest arguments]: counts every entry of ctest. Many tests wait for a disk or a deadline, so there are more than cores
   local preset=$1 stage="${stage_name:-test-$1}" summary bad total left_out
-  run "$stage" ctest --preset "$preset" -j "$jobs" "${@:2}"
+  run "$stage" ctest --preset "$preset" -j $((jobs + (jobs + 1) / 2)) "${@:2}"
   summary=$(grep -E '[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$logs/$stage.log" | tail -n 1)
   bad=$(sed -E 's/.*passed, ([0-9]+) tests? failed.*/\1/' <<<"$summary")
   total=$(sed -E 's/.*out of ([0-9]+).*/\1/' <<<"$summary")
@@ -242,7 +242,7 @@ table() {
 alone='^conformance_cpu_(portable|avx2)$'
 one_thread=OFF
 repeat=()
-[ "$full" = 1 ] && { repeat=(--repeat until-fail:3); alone='^$'; one_thread=ON; }
+[ "$full" = 1 ] && { repeat=(--repeat until-fail:3); alone='^$'; one_thread=ON; export QUIRE_FULL=1; }
 
 # GPU kernels emulated under AddressSanitizer take minutes: a quarter of them runs with a commit, another quarter with the next one; half of
 # them where the last ten commits changed the GPU drivers or their tests. Prints what is left out, as a regular expression.

@@ -10,6 +10,7 @@
 
 #include "client/client.h"
 #include "tests/golden/live_cache.h"
+#include "tests/unit/full_size.h"
 
 namespace quire {
 namespace {
@@ -99,7 +100,8 @@ TEST_P(GoldenCapacity, IsWhatLiveCachesDo) {
       const uint64_t worst = live_worst_pages(config.get(), unstopped, tokens, found.guaranteed);
       EXPECT_LE(worst, found.pages_needed);
       EXPECT_GE(worst * 100, found.pages_needed * GetParam().reached);
-      EXPECT_TRUE(live_serves(config.get(), options, tokens, found.guaranteed, 3 * found.guaranteed + 100, tokens + depth));
+      EXPECT_TRUE(
+          live_serves(config.get(), options, tokens, found.guaranteed, test::full_or(3, 1) * found.guaranteed + 100, tokens + depth));
       if (std::getenv("QUIRE_PRINT_PLANS") != nullptr) {
         const std::string name = std::string(GetParam().file).substr(std::string(GetParam().file).rfind('/') + 1);
         std::printf("| %s | %llu | %u | %llu (%.1f %%) | %llu | %llu (%llu) |\n", name.c_str(), static_cast<unsigned long long>(tokens),
@@ -142,7 +144,7 @@ TEST(GoldenCapacityOf, StatesInPlaceBranchesAndNoReuse) {
       if (exact) {
         EXPECT_FALSE(live_decodes(config.get(), options, 6000, found.decoding + share(found.decoding) + 1));
       }
-      EXPECT_TRUE(live_serves(config.get(), options, 6000, found.guaranteed, 2 * found.guaranteed, flags + branches));
+      EXPECT_TRUE(live_serves(config.get(), options, 6000, found.guaranteed, test::full_or(2, 1) * found.guaranteed, flags + branches));
     }
   }
 }

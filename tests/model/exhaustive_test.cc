@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "tests/model/exhaustive.h"
+#include "tests/unit/full_size.h"
 
 namespace quire::model {
 namespace {
@@ -61,13 +62,13 @@ void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
 
 size_t states_to_visit() {
 #ifdef NDEBUG
-  return 40'000;
+  return test::full_or(40'000, 12'000);
 #else
   return 1'200;
 #endif
 }
 
-size_t states_with_loads() { return std::min<size_t>(states_to_visit(), 10'000); }
+size_t states_with_loads() { return std::min<size_t>(states_to_visit(), test::full_or(10'000, 5'000)); }
 
 TEST(Exhaustive, EveryOrderOfOperationsOnOneGroupIsPredicted) { explore({{{false, 2}}, 6, 2, 2}, states_to_visit()); }
 TEST(Exhaustive, EveryOrderOfOperationsOnAttentionAndStatesIsPredicted) { explore({{{false, 2}, {true, 2}}, 9, 2, 2}, states_to_visit()); }

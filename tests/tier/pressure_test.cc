@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tests/tier/tier_rig.h"
+#include "tests/unit/full_size.h"
 
 namespace quire::test {
 namespace {
@@ -116,7 +117,7 @@ uint64_t run_behind(const Workload& work, uint64_t pages) {
 }
 
 TEST(Pressure, RefusesNobody) {
-  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 60);
+  const uint64_t seed = number_of("QUIRE_SEED", 33), rounds = number_of("QUIRE_ROUNDS", full_or(60, 24));
   std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed + rounds - 1));
   uint64_t dropped = 0, made = 0;
   for (uint64_t s = seed; s < seed + rounds && !HasFatalFailure(); ++s) {

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/tier/tier_rig.h"
+#include "tests/unit/full_size.h"
 
 namespace quire::test {
 namespace {
@@ -150,7 +151,7 @@ class Round {
 };
 
 TEST(Tiers, AreNeverWrongWhateverStoresDo) {
-  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 400);
+  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", full_or(400, 150));
   std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed + rounds - 1));
   uint64_t hits = 0, given_up = 0;
   for (uint64_t s = seed; s < seed + rounds && !HasFailure(); ++s) {

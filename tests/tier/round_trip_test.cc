@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/tier/record_model.h"
+#include "tests/unit/full_size.h"
 
 namespace quire::test {
 namespace {
@@ -99,7 +100,7 @@ class RoundTrip : public testing::Test {
 };
 
 TEST_F(RoundTrip, OfPromptsUnderAnyPlan) {
-  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", 10'000);
+  const uint64_t seed = number_of("QUIRE_SEED", 1), rounds = number_of("QUIRE_ROUNDS", full_or(10'000, 2'500));
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   uint64_t came = 0;
   for (uint64_t n = 0, s = seed; n < rounds && !HasFailure(); n += kPromptsOfAPlan, ++s) {

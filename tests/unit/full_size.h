@@ -1,0 +1,13 @@
+// How long a random test goes on: what is waited for with every commit, or what `scripts/test.sh --full` asks for (QUIRE_FULL=1).
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace quire::test {
+
+inline uint64_t full_or(uint64_t full, uint64_t ordinary) {
+  return std::getenv("QUIRE_FULL") != nullptr ? full : ordinary;  // NOLINT(concurrency-mt-unsafe): read before threads start
+}
+
+}  // namespace quire::test
