@@ -1,8 +1,11 @@
 // What can happen to a real server under the redis connector: it is killed, stopped, full, evicts, refuses the password, has values of
 // another kind, closes connections. Every ticket ends with the code that the documentation names; no byte moves after an end.
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -129,6 +132,38 @@ TEST(RedisFaults, NothingIsWrittenLateWhenAStoppedServerGoesOn) {
       }
     }
   }
+}
+
+// The control: a reader that waits in another thread and is given up as at a deadline. Its memory is used again, and the late bytes are
+// seen.
+TEST(RedisFaults, ADirectReadWouldBeSeen) {
+  RedisServer server;
+  Client client = open(server.config());
+  const Bytes object = content(1, 2 * kMiB);
+  ASSERT_EQ(client.store(key(1), object).code, QUIRE_OK);
+  const int wire = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, server.socket().c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(connect(wire, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const std::string name = "quire:" + key(1);
+  const std::string command = "*2\r\n$3\r\nGET\r\n$" + std::to_string(name.size()) + "\r\n" + name + "\r\n";
+  server.stop();
+  ASSERT_EQ(write(wire, command.data(), command.size()), static_cast<ssize_t>(command.size()));
+  Bytes memory(object.size(), 0);
+  std::atomic<size_t> got{0};
+  std::thread reader([&] {
+    for (ssize_t n = 1; n > 0 && got < memory.size(); got += static_cast<size_t>(n)) {
+      n = read(wire, memory.data() + got, memory.size() - got);
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // its deadline
+  std::memset(memory.data(), 7, memory.size());
+  server.go_on();
+  reader.join();
+  close(wire);
+  const auto late = std::count_if(memory.begin(), memory.end(), [](uint8_t byte) { return byte != 7; });
+  EXPECT_GT(late, static_cast<int64_t>(object.size()) / 2);
 }
 
 // Stores that were given up while the server was stopped, some of them half sent: their memory is used again, and what the server has
