@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#if defined(QUIRE_REDIS)
+#include "tests/connectors/redis_server.h"
+#endif
 #include "tests/tier/record_model.h"
 #include "tests/unit/full_size.h"
 
@@ -48,6 +51,9 @@ class RoundTrip : public testing::Test {
 #if defined(QUIRE_FAKE_MOONCAKE)
     std::filesystem::create_directories(folder());
     return std::string(R"({"library": ")") + QUIRE_FAKE_MOONCAKE + R"(", "master": ")" + folder() + "\"}";
+#endif
+#if defined(QUIRE_REDIS)
+    return server_.config();
 #endif
     return "{\"directory\": \"" + folder() + "\", \"bytes\": \"1GiB\", \"sync\": false}";
   }
@@ -92,11 +98,19 @@ class RoundTrip : public testing::Test {
     }
     engine.settle();
     engine.expect_nothing_left();
+#if defined(QUIRE_REDIS)
+    EXPECT_EQ(server_.ask({"FLUSHALL"}), "OK");  // records do not name the plan: the next one begins with none
+#endif
     EXPECT_EQ(engine.tier().objects_damaged + engine.tier().objects_failed + engine.tier().objects_missing, 0U);
     EXPECT_EQ(engine.tier().times_closed, 0U);
     std::filesystem::remove_all(folder());
     return came;
   }
+
+#if defined(QUIRE_REDIS)
+ private:
+  kit::RedisServer server_;
+#endif
 };
 
 TEST_F(RoundTrip, OfPromptsUnderAnyPlan) {

@@ -1,6 +1,7 @@
 #include "tests/tier/tier_rig.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,6 +12,8 @@ void must(quire_code code, const quire_error& err, const char* what) { ASSERT_EQ
 namespace {
 
 quire_str text_of(const std::string& text) { return {text.data(), text.size()}; }
+
+int64_t real_time() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t z = (a ^ (b + 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
@@ -42,7 +45,7 @@ Text count_text(quire_symbol first, size_t n) {
   return text;
 }
 
-Clock::Clock() {
+Clock::Clock(bool is_real) {
   quire_error err = QUIRE_INIT(quire_error);
   static const bool kRegistered = quire_register_connector(fake_store_query, nullptr) == QUIRE_OK;
   EXPECT_TRUE(kRegistered);
@@ -54,6 +57,7 @@ Clock::Clock() {
   own.driver_path = {QUIRE_MODULES, std::strlen(QUIRE_MODULES)};
   own.connector_path = own.driver_path;
   own.clock = [](void* time) { return static_cast<const std::atomic<int64_t>*>(time)->load(); };
+  if (is_real) own.clock = [](void* more) { return static_cast<const std::atomic<int64_t>*>(more)->load() + real_time(); };
   own.clock_user = &now;
   must(quire_runtime_create(&own, &runtime, &err), err, "runtime");
 }

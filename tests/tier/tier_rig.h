@@ -34,12 +34,12 @@ struct Releases {
 template <typename T, void (*Release)(T*)>
 using Owned = std::unique_ptr<T, Releases<T, Release>>;
 
-// Time that tests move.
+// Time that tests move. A real one goes by itself, and tests move it on by `now`.
 struct Clock {
   std::atomic<int64_t> now{1'000'000};
   quire_runtime* runtime = nullptr;
 
-  Clock();
+  explicit Clock(bool is_real = false);
   ~Clock();
   Clock(const Clock&) = delete;
   Clock& operator=(const Clock&) = delete;
