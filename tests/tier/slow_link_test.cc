@@ -165,35 +165,55 @@ TEST(SlowLink, ThatFailsIsClosed) {
   EXPECT_LE(clock.now - begun, 10'000'000'000);
 }
 
-// Conversations that the pool keeps, and new ones that nobody has: the tier has nothing for them, and takes no time.
-TEST(SlowLink, TakesNothingFromWhatIsHere) {
+// The time of conversations that the pool keeps, and of new ones that nobody has. Without a store: no tiers.
+int64_t time_of_conversations(FakeStore* store, uint32_t reasons, Clock& clock) {
   constexpr double kNsPerToken = 20'000;
-  int64_t took[2] = {};
-  for (const Link& link : kLinks) {
-    for (const bool tiers : {false, true}) {
-      Clock clock;
-      FakeStore store(slow_link());
-      delay(&store, link);
-      EngineOptions o = options(kNsPerToken);
-      o.pages = 600;
-      o.reasons = link.reasons;
-      Engine engine(clock, o, tiers ? std::vector<FakeStore*>{&store} : std::vector<FakeStore*>{});
-      Server server{clock, engine, kNsPerToken};
-      std::vector<Text> texts(4);
-      const int64_t begun = clock.now;
-      quire_fetch_result got{};
-      for (size_t turn = 0; turn < 200; ++turn) {
-        Text& text = texts[turn % texts.size()];
-        if (text.size() > kPrompt) text.clear();
-        const Text more = count_text(static_cast<quire_symbol>(1 + 1000 * turn), 120);
-        text.insert(text.end(), more.begin(), more.end());
-        (void)server.request(text, &got);
-      }
-      took[tiers ? 1 : 0] = clock.now - begun;
-    }
-    std::printf("%s: %.4f of the time without tiers\n", link.name, static_cast<double>(took[1]) / static_cast<double>(took[0]));
-    EXPECT_LE(static_cast<double>(took[1]) * 0.98, static_cast<double>(took[0])) << link.name;
+  EngineOptions o = options(kNsPerToken);
+  o.pages = 600;
+  o.reasons = reasons;
+  Engine engine(clock, o, store != nullptr ? std::vector<FakeStore*>{store} : std::vector<FakeStore*>{});
+  Server server{clock, engine, kNsPerToken};
+  std::vector<Text> texts(4);
+  const int64_t begun = clock.now;
+  quire_fetch_result got{};
+  for (size_t turn = 0; turn < 200; ++turn) {
+    Text& text = texts[turn % texts.size()];
+    if (text.size() > kPrompt) text.clear();
+    const Text more = count_text(static_cast<quire_symbol>(1 + 1000 * turn), 120);
+    text.insert(text.end(), more.begin(), more.end());
+    (void)server.request(text, &got);
   }
+  return clock.now - begun;
+}
+
+// The tier has nothing for them, and takes no time.
+void expect_no_loss(const char* name, FakeStore* store, uint32_t reasons, Clock& clock) {
+  Clock own;
+  const int64_t without = time_of_conversations(nullptr, reasons, own), with = time_of_conversations(store, reasons, clock);
+  std::printf("%s: %.4f of the time without tiers\n", name, static_cast<double>(with) / static_cast<double>(without));
+  EXPECT_LE(static_cast<double>(with) * 0.98, static_cast<double>(without)) << name;
+}
+
+TEST(SlowLink, TakesNothingFromWhatIsHere) {
+  for (const Link& link : kLinks) {
+    Clock clock;
+    FakeStore store(slow_link());
+    delay(&store, link);
+    expect_no_loss(link.name, &store, link.reasons, clock);
+  }
+}
+
+TEST(SlowLink, ThatIsDeadTakesNothing) {
+  Clock clock;
+  FakeStore dead;
+  dead.set_state(QUIRE_CONNECTOR_DOWN);
+  expect_no_loss("dead", &dead, QUIRE_UNIT_COMMITTED, clock);
+  FakeStore silent;  // every ticket fails, after two seconds
+  silent.set_script([](const SeenTicket&, Fate* fate) {
+    fate->delay_ns = kStoring;
+    fate->code = QUIRE_UNAVAILABLE;
+  });
+  expect_no_loss("silent", &silent, QUIRE_UNIT_COMMITTED, clock);
 }
 
 }  // namespace
