@@ -9,13 +9,20 @@
 //   median_of_without: of the times of the steps.
 //   given_up, dropped: units that were never written. late: of the rounds with a tier, those at
 //   whose last step stores were still waiting or in flight.
+//   speed_of_without: the time of all steps without a tier, by the time of all with one.
+// dead: the tier is a redis-server that is killed when it has been opened.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
+#include <numeric>
 
 #include "hybrid_engine.h"
 #include "tests/fakes/fake_store.h"
+#if defined(QUIRE_BENCH_REDIS)
+#include "tests/connectors/redis_server.h"
+#endif
 
 namespace quire::bench {
 namespace {
@@ -41,13 +48,24 @@ double quantile(std::vector<double> values, double q) {
   return *at;
 }
 
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// What happens to a store before its tier is opened, and after that.
+struct Life {
+  std::function<void()> begins = [] {}, ends = [] {};
+};
+
 class Rounds {
  public:
   explicit Rounds(uint64_t pool_bytes) : engine_(options(pool_bytes)) {}
 
   // Appends what each step took.
-  void run(const HybridTier* tier, Steps* steps) {
-    if (tier != nullptr) engine_.open_tier(*tier);
+  void run(const HybridTier* tier, Steps* steps, const Life& life = {}) {
+    if (tier != nullptr) {
+      life.begins();
+      engine_.open_tier(*tier);
+      life.ends();
+    }
     const uint64_t given_up = engine_.cache_stats().units_given_up;
     std::vector<quire_sequence_id> sequences;
     for (uint32_t i = 0; i < kSequences; ++i) {
@@ -90,7 +108,7 @@ class Rounds {
   uint64_t next_prompt_ = 1;
 };
 
-void decode_p99(benchmark::State& state, const HybridTier& tier) {
+void decode_p99(benchmark::State& state, const HybridTier& tier, const Life& life = {}) {
   constexpr uint64_t kPlenty = uint64_t{1} << 30;
   uint64_t pool = 0;
   {
@@ -106,7 +124,7 @@ void decode_p99(benchmark::State& state, const HybridTier& tier) {
   for (auto _ : state) {
     for (int pair = 0; pair < kRounds; ++pair) {
       if (pair % 2 == 0) rounds.run(nullptr, &without);
-      rounds.run(&tier, &with);
+      rounds.run(&tier, &with, life);
       if (pair % 2 != 0) rounds.run(nullptr, &without);
     }
     state.SetIterationTime(quantile(with.seconds, 0.99));
@@ -114,6 +132,8 @@ void decode_p99(benchmark::State& state, const HybridTier& tier) {
   state.counters["p99_of_without"] = quantile(with.seconds, 0.99) / quantile(without.seconds, 0.99);
   state.counters["cpu_p99_of_without"] = quantile(with.cpu_seconds, 0.99) / quantile(without.cpu_seconds, 0.99);
   state.counters["median_of_without"] = quantile(with.seconds, 0.5) / quantile(without.seconds, 0.5);
+  state.counters["speed_of_without"] = sum(without.seconds) / sum(with.seconds);
+  state.counters["cpu_speed_of_without"] = sum(without.cpu_seconds) / sum(with.cpu_seconds);
   state.counters["p99_without_ms"] = quantile(without.seconds, 0.99) * 1e3;
   state.counters["median_without_ms"] = quantile(without.seconds, 0.5) * 1e3;
   state.counters["given_up"] = static_cast<double>(rounds.units_given_up);
@@ -138,6 +158,14 @@ const bool kRegistered = [] {
     decode_p99(state, {"fake_store", store.config()});
   });
   row("transfer/decode_p99/host", [](benchmark::State& state) { decode_p99(state, {"host", R"({"bytes": "512MiB"})"}); });
+#if defined(QUIRE_BENCH_REDIS)
+  row("transfer/decode_p99/dead", [](benchmark::State& state) {
+    if (!kit::RedisServer::is_installed()) return state.SkipWithError("redis-server is not installed");
+    kit::RedisServer server;
+    server.kill();
+    decode_p99(state, {"redis", server.config()}, {[&] { server.start(); }, [&] { server.kill(); }});
+  });
+#endif
   return true;
 }();
 
