@@ -14,7 +14,7 @@ folder = pathlib.Path(FOLDER)
 model = folder / "a<b>&c.json"  # a name that a page must not take for markup
 shutil.copy(MODEL, model)
 page = folder / "report.html"
-out = subprocess.run([QUIRE, "replay", str(model), "agents:3", "--memory", "8GiB", "--tier", "20GiB", "--oracle", "infinite", "--follow", "1",
+out = subprocess.run([QUIRE, "replay", str(model), "agents:3", "--memory", "8GiB", "--tier", "20GiB", "--oracle", "infinite", "--follow", "1", "--engines", "2",
                       "--sweep-memory", "4GiB,8GiB", "--sweep-policy", "vllm,auto", "--report", str(page), "--json"],
                      check=True, capture_output=True, text=True).stdout
 replay = json.loads(out)
@@ -30,13 +30,15 @@ scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
 charts = [re.fullmatch(r'chart\("(\w+)", (\[.*\]), (\{.*\})\);', s, re.S) for s in scripts[4:]]
 assert all(charts), "a chart that is not one"
 names = [c.group(1) for c in charts]
-assert names == ["sweep", "hits", "misses", "pool", "states", "moves", "followed"], names
+assert names == ["sweep", "fleet", "rates", "hits", "misses", "pool", "states", "moves", "followed"], names
 for chart in charts:
     assert f'<div id="{chart.group(1)}">' in text
     values, spec = json.loads(chart.group(2)), json.loads(chart.group(3))
     fields = {channel["field"] for channel in spec["encoding"].values() if "field" in channel}
     assert values and all(fields <= set(row) for row in values), (chart.group(1), fields)
-rows = json.loads(charts[2].group(2))
+rows = json.loads(charts[names.index("misses")].group(2))
+rates = json.loads(charts[names.index("rates")].group(2))
+assert {row["place"] for row in rates} == {"links of engines", "store"} and all(row["rate"] > 0 for row in rates), rates
 shares = sum(row["share"] for row in rows)
 assert abs(shares - len({row["requests"] for row in rows})) < 1e-6, "reasons of a sample are all of its requests"
 refused = subprocess.run([QUIRE, "replay", MODEL, "agents:1", "--memory", "8GiB", "--report", str(folder / "none" / "x.html")],

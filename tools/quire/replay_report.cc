@@ -134,16 +134,56 @@ Json fleet_bars(const Json& fleet) {
 }
 
 std::string fleet_text(const Json& fleet) {
-  std::string out = "Prompt tokens found by " + counted(fleet.empty() ? 0 : fleet[0]["engines"].get<uint64_t>(), "engine") +
-                    " with the same memory each, for each router.";
+  return "Prompt tokens found by " + counted(fleet.empty() ? 0 : fleet[0]["engines"].get<uint64_t>(), "engine") +
+         " with the same memory each, for each router.";
+}
+
+// Where the trace has times.
+Json fleet_rates(const Json& fleet) {
+  Json out = Json::array();
+  for (const Json& row : fleet) {
+    if (!row.contains("tier") || !row["tier"].contains("link_bytes_per_second")) continue;
+    const auto bar = [&](const char* place, const char* what, const char* field) {
+      out.push_back({{"router", row["router"]},
+                     {"place", place},
+                     {"bar", row["router"].get<std::string>() + what},
+                     {"rate", figure(row["tier"], field) / 1e6}});
+    };
+    bar("links of engines", ", mean", "link_bytes_per_second");
+    bar("links of engines", ", busiest", "busiest_link_bytes_per_second");
+    bar("store", "", "store_bytes_per_second");
+  }
+  return out;
+}
+
+std::string rates_text(const Json& fleet) {
+  std::string out =
+      "Bytes written to tiers and read from them, per shard, in the time from the first to the last arrival of the trace. "
+      "The two charts have different scales.";
   for (const Json& row : fleet) {
     if (!row.contains("tier") || !row["tier"].contains("link_bytes_per_second")) continue;
     const Json& tier = row["tier"];
     out += " " + row["router"].get<std::string>() + ": " + svg::print("%.1f MB/s", figure(tier, "link_bytes_per_second") / 1e6) +
-           " per engine and shard to and from its store, " + svg::print("%.1f MB/s", figure(tier, "busiest_link_bytes_per_second") / 1e6) +
-           " at the busiest engine, " + svg::print("%.1f MB/s", figure(tier, "store_bytes_per_second") / 1e6) + " at a store.";
+           " over a link, " + svg::print("%.1f MB/s", figure(tier, "busiest_link_bytes_per_second") / 1e6) + " over the busiest, " +
+           svg::print("%.1f MB/s", figure(tier, "store_bytes_per_second") / 1e6) + " at " +
+           (tier["shared"].get<bool>() ? "the store that all share." : "the store of an engine.");
   }
   return out;
+}
+
+std::string encoded(const char* mark, const std::string& x, const std::string& y, const std::string& color) {
+  return std::string(R"({"mark":)") + mark + R"(,"encoding":{)" + x + R"(,"y":{)" + y + "}" +
+         (color.empty() ? "" : R"(,"color":{)" + color + R"(,"type":"nominal"})") + "}}";
+}
+
+// The spec of bars at two places with a scale each.
+std::string rates_spec() {
+  std::string spec = encoded("\"bar\"",
+                             R"("column":{"field":"place","type":"nominal","sort":null,"title":null,"header":{"labelFontSize":12}},)"
+                             R"("x":{"field":"rate","type":"quantitative","title":"MB/s"})",
+                             R"("field":"bar","type":"nominal","sort":null,"title":null)", R"("field":"router","sort":null)");
+  spec.pop_back();
+  return spec + R"(,"width":270,"resolve":{"scale":{"x":"independent","y":"independent"}}})";
 }
 
 // Text of a script element that ends no element.
@@ -228,11 +268,6 @@ std::string over_requests(const Json& replay) {
          std::to_string(replay["requests"].get<uint64_t>()) + "]}}";
 }
 
-std::string encoded(const char* mark, const std::string& x, const std::string& y, const std::string& color) {
-  return std::string(R"({"mark":)") + mark + R"(,"encoding":{)" + x + R"(,"y":{)" + y + "}" +
-         (color.empty() ? "" : R"(,"color":{)" + color + R"(,"type":"nominal"})") + "}}";
-}
-
 std::string chart_html(const std::string& id, const std::string& title, const std::string& text, const Json& values,
                        const std::string& spec) {
   if (values.empty()) return {};
@@ -285,13 +320,15 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
   out += chart_html("fleet", "Hit share of a fleet", fleet_text(replay["fleet"]), fleet_bars(replay["fleet"]),
                     encoded("\"bar\"", R"("x":{"field":"router","type":"nominal","sort":null,"axis":{"labelAngle":0,"title":null}})",
                             share + R"(,"title":"hit share")", R"("field":"what","sort":null)"));
+  out += chart_html("rates", "Load of links and of the store", rates_text(replay["fleet"]), fleet_rates(replay["fleet"]), rates_spec());
   const std::string requests = over_requests(replay);
   out += chart_html("hits", "Hit share over time",
                     "Prompt tokens found in the cache when their request was matched. lately: of the last twelfth of the run.",
                     hits_of(series), encoded("\"line\"", requests, share + R"(,"title":"hit share")", R"("field":"what")"));
   out += chart_html("misses", "Why the match stopped",
-                    "Shares of requests, whatever they cost. new text: nobody computed more of it, so no cache helps. evicted: it was here "
-                    "once; more memory helps. no recurrent state: keys and values go on, but no state is kept further on, where the next "
+                    "Shares of requests, whatever they cost. new text: nobody computed more of it, or it was evicted longer ago than the "
+                    "cache remembers, which is about as much text as it holds. evicted: it was here once; more memory helps. no recurrent "
+                    "state: keys and values go on, but no state is kept further on, where the next "
                     "tokens could be computed. hole in a window: blocks of a sliding window are gone.",
                     misses_of(replay), encoded("\"area\"", requests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
   out += reasons_table(replay);
