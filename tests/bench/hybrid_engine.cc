@@ -1,6 +1,7 @@
 #include "hybrid_engine.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace quire::bench {
 namespace {
@@ -283,7 +284,9 @@ void HybridEngine::run_tiers(int64_t timeout_ns, std::vector<quire_fetch_result>
   if (tiers_ == nullptr) return;
   quire_fetch_result ends[4];
   uint64_t n = 0;
+  const auto begin = std::chrono::steady_clock::now();
   must(quire_tiers_run, tiers_, timeout_ns, &ends[0], uint64_t{results != nullptr ? 4u : 0u}, &n);
+  tiers_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (results != nullptr) results->assign(ends, ends + n);
 }
 

@@ -64,6 +64,8 @@ class HybridEngine {
   quire_tier_stats tier_stats() const;
   quire_tiers_stats tiers_stats() const;
   quire_cache_stats cache_stats() const;
+  // Within quire_tiers_run, since the beginning.
+  double tiers_seconds() const { return tiers_seconds_; }
 
  private:
   struct Layer;
@@ -89,6 +91,7 @@ class HybridEngine {
   std::unique_ptr<Inputs> inputs_;
   std::vector<quire_batch> batches_;  // by group
   std::vector<std::max_align_t> arrays_;
+  double tiers_seconds_ = 0;
 };
 
 // A prompt that no other number has.
