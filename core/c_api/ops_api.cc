@@ -53,12 +53,29 @@ struct Owned {
   quire_batch batch;
 };
 
+// The cache that an op works on, by the name that messages give it.
+struct CacheGroup {
+  const char* name;
+  uint32_t group;
+};
+CacheGroup cache_of(const quire_kv_append& op) { return {"op.kv.group", op.kv.group}; }
+CacheGroup cache_of(const quire_attention& op) { return {"op.kv.group", op.kv.group}; }
+template <typename Op>
+CacheGroup cache_of(const Op& op) {
+  return {"op.state.group", op.state.group};
+}
+
+// Before the arrays: those that a batch of another group has are not the ones that the op needs.
 template <typename Op>
 Status read_op(const Op* from, Owned<Op>* own) {
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(from, &own->op, "op"));
   QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(own->op.batch, &own->batch, "op.batch"));
   own->op.batch = &own->batch;
-  return c_api::check_flags(own->batch.flags, 0, "op.batch.flags");
+  QUIRE_RETURN_IF_ERROR(c_api::check_flags(own->batch.flags, 0, "op.batch.flags"));
+  const CacheGroup cache = cache_of(own->op);
+  if (own->batch.group == cache.group) return {};
+  return quire::invalid("op.batch.group is %u, %s is %u; an op takes the batch of its cache's group", own->batch.group, cache.name,
+                        cache.group);
 }
 
 Status check_kv_append(const quire_kv_append* from, Owned<quire_kv_append>* into) {

@@ -165,6 +165,12 @@ quire_code check_tensor(const quire_tensor& t, const TensorRule& rule, quire_err
     elements = t.shape[d] == 0 ? 0 : elements;
   }
   if (t.data == nullptr && elements != 0) return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.data is NULL", rule.name);
+  for (int32_t d = 0; rule.written && elements != 0 && d < t.ndim; ++d) {
+    if (t.stride[d] == 0 && t.shape[d] > 1) {
+      return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "%s.stride[%d] is 0 with shape %" PRId64 "; elements that are written must lie apart",
+                        rule.name, d, t.shape[d]);
+    }
+  }
   return QUIRE_OK;
 }
 
@@ -201,6 +207,14 @@ quire_code check_paged_state(const quire_paged_state& state, uint32_t ndim, quir
     if (state.shape[d] > INT32_MAX || !spans(static_cast<int64_t>(state.shape[d]), state.stride[d])) {
       return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "state.shape[%u] is %" PRIu64 " with stride %" PRId64 ": above 2^31 - 1 or 63 bits", d,
                         state.shape[d], state.stride[d]);
+    }
+  }
+  bool empty = false;  // a convolution of width 1 keeps no inputs
+  for (uint32_t d = 0; d < ndim; ++d) empty = empty || state.shape[d] == 0;
+  for (uint32_t d = 0; d < ndim && !empty; ++d) {
+    if (state.stride[d] == 0 && state.shape[d] > 1) {
+      return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT,
+                        "state.stride[%u] is 0 with shape %" PRIu64 "; elements that are written must lie apart", d, state.shape[d]);
     }
   }
   return QUIRE_OK;

@@ -88,8 +88,8 @@ quire_code check_tensors(const AttentionOp& op, quire_error* err) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "query.shape[1] is %" PRId64 ", not a multiple of kv.num_heads %u up to %u", heads,
                       op.kv.num_heads, kMaxHeads);
   }
-  QUIRE_TRY(check_tensor(op.out, {"out", 3, {op.query.shape[0], heads, dim_v}, kPlainFormats}, err));
-  if (op.lse.data != nullptr) QUIRE_TRY(check_tensor(op.lse, {"lse", 2, {op.query.shape[0], heads}, kFloat32Only}, err));
+  QUIRE_TRY(check_tensor(op.out, {"out", 3, {op.query.shape[0], heads, dim_v}, kPlainFormats, true}, err));
+  if (op.lse.data != nullptr) QUIRE_TRY(check_tensor(op.lse, {"lse", 2, {op.query.shape[0], heads}, kFloat32Only, true}, err));
   return QUIRE_OK;
 }
 

@@ -70,7 +70,7 @@ quire_code describe_delta(const GatedDeltaOp& op, GatedDeltaJob* job, quire_erro
   job->per_channel = op.gate.ndim == 3;
   QUIRE_TRY(check_tensor(op.gate, {"gate", job->per_channel ? 3 : 2, {tokens, job->heads_v, job->dim_k}, kFloat32Only}, err));
   QUIRE_TRY(check_tensor(op.beta, {"beta", 2, {tokens, job->heads_v}, kFloat32Only}, err));
-  QUIRE_TRY(check_tensor(op.out, {"out", 3, {tokens, job->heads_v, job->dim_v}, kPlainFormats}, err));
+  QUIRE_TRY(check_tensor(op.out, {"out", 3, {tokens, job->heads_v, job->dim_v}, kPlainFormats, true}, err));
   QUIRE_TRY(check_state_rows(op, tokens, err));
   job->scale = op.scale != 0.0f ? op.scale : 1.0f / std::sqrt(static_cast<float>(job->dim_k));
   return QUIRE_OK;
@@ -87,7 +87,7 @@ quire_code describe_conv(const Conv1dOp& op, Conv1dJob* job, quire_error* err) {
   QUIRE_TRY(check_tensor(op.input, {"input", 2, {-1, channels}, kPlainFormats}, err));
   QUIRE_TRY(check_tensor(op.weight, {"weight", 2, {channels, width}, kPlainFormats}, err));
   QUIRE_TRY(check_optional(op.bias, {"bias", 1, {channels}, kPlainFormats}, err));
-  QUIRE_TRY(check_tensor(op.out, {"out", 2, {op.input.shape[0], channels}, kPlainFormats}, err));
+  QUIRE_TRY(check_tensor(op.out, {"out", 2, {op.input.shape[0], channels}, kPlainFormats, true}, err));
   QUIRE_TRY(check_state_rows(op, op.input.shape[0], err));
   job->op = &op;
   job->width = static_cast<uint32_t>(width);
@@ -131,7 +131,7 @@ quire_code describe_scan(const SelectiveScanOp& op, ScanJob* job, quire_error* e
   QUIRE_TRY(check_optional(op.skip, {"skip", op.skip.ndim == 2 ? 2 : 1, {j.heads, j.head_dim}, kPlainFormats}, err));
   QUIRE_TRY(check_optional(op.dt_bias, {"dt_bias", 1, {j.heads}, kPlainFormats}, err));
   QUIRE_TRY(check_optional(op.z, {"z", 3, {tokens, j.heads, j.head_dim}, kPlainFormats}, err));
-  QUIRE_TRY(check_tensor(op.out, {"out", 3, {tokens, j.heads, j.head_dim}, kPlainFormats}, err));
+  QUIRE_TRY(check_tensor(op.out, {"out", 3, {tokens, j.heads, j.head_dim}, kPlainFormats, true}, err));
   if (!(op.dt_min >= 0.0f && op.dt_max >= 0.0f) || (op.dt_max != 0.0f && op.dt_max < op.dt_min)) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "dt_min %g, dt_max %g: not 0 <= dt_min <= dt_max (0 = no limit)",
                       static_cast<double>(op.dt_min), static_cast<double>(op.dt_max));

@@ -29,11 +29,35 @@ quire_code check_rope(const AppendOp& op, quire_error* err) {
   return QUIRE_OK;
 }
 
+// Rows that are written lie apart: no stride is 0 where there is more than one of what it counts. Dense codes have no stride_dim.
+quire_code check_rows_apart(const quire_paged_kv& kv, quire_error* err) {
+  const bool plain = kv.codec == QUIRE_CODEC_STRIDED;
+  for (uint32_t i = 0; i < kv.num_sides; ++i) {
+    const quire_paged_side& side = kv.side[i];
+    const struct {
+      const char* name;
+      int64_t stride;
+      uint64_t count;
+    } strides[] = {{"unit", side.unit, kv.num_ids},
+                   {"stride_token", side.stride_token, kv.block_tokens},
+                   {"stride_head", side.stride_head, kv.num_heads},
+                   {"stride_dim", side.stride_dim, plain ? side.head_dim : 1}};
+    for (const auto& s : strides) {
+      if (s.stride == 0 && s.count > 1) {
+        return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "kv.side[%u].%s is 0 for %" PRIu64 "; elements that are written must lie apart", i,
+                          s.name, s.count);
+      }
+    }
+  }
+  return QUIRE_OK;
+}
+
 }  // namespace
 
 quire_code check_append(const AppendOp& op, quire_error* err) {
   if (op.flags != 0) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "kv_append.flags 0x%x", op.flags);
   QUIRE_TRY(check_paged_kv(op.kv, err));
+  QUIRE_TRY(check_rows_apart(op.kv, err));
   if (op.num_slots > INT32_MAX) return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "num_slots is %" PRIu64 ", above 2^31 - 1", op.num_slots);
   if (op.num_slots == 0) return QUIRE_OK;
   const int64_t tokens = static_cast<int64_t>(op.num_slots);
@@ -69,13 +93,13 @@ quire_code check_merge(const quire_attention_merge& op, quire_error* err) {
   if (op.num_parts == 0 || op.partial_out == nullptr || op.partial_lse == nullptr) {
     return QUIRE_FAIL(err, QUIRE_INVALID_ARGUMENT, "num_parts is %u, or partial_out or partial_lse is NULL", op.num_parts);
   }
-  QUIRE_TRY(check_tensor(op.out, {"out", 3, {-1, -1, -1}, kPlainFormats}, err));
+  QUIRE_TRY(check_tensor(op.out, {"out", 3, {-1, -1, -1}, kPlainFormats, true}, err));
   const int64_t* shape = op.out.shape;
   if (shape[2] > kMaxHeadDim) return QUIRE_FAIL(err, QUIRE_UNIMPLEMENTED, "out.shape[2] %" PRId64 " is above %u", shape[2], kMaxHeadDim);
   if (shape[0] > INT32_MAX || shape[1] > INT32_MAX) {
     return QUIRE_FAIL(err, QUIRE_OUT_OF_RANGE, "out.shape [%" PRId64 ", %" PRId64 "] is above 2^31 - 1", shape[0], shape[1]);
   }
-  if (op.lse.data != nullptr) QUIRE_TRY(check_tensor(op.lse, {"lse", 2, {shape[0], shape[1]}, kFloat32Only}, err));
+  if (op.lse.data != nullptr) QUIRE_TRY(check_tensor(op.lse, {"lse", 2, {shape[0], shape[1]}, kFloat32Only, true}, err));
   for (uint32_t p = 0; p < op.num_parts; ++p) {
     QUIRE_TRY(check_tensor(op.partial_out[p], {"partial_out[]", 3, {shape[0], shape[1], shape[2]}, kPlainFormats}, err));
     QUIRE_TRY(check_tensor(op.partial_lse[p], {"partial_lse[]", 2, {shape[0], shape[1]}, kFloat32Only}, err));

@@ -4,8 +4,13 @@
  * All ops are queued on a stream. Argument errors are returned at once, before any byte is written.
  * Pointers must refer to memory that the stream's device can read (CPU: host). The arrays of a
  * batch are borrowed until the op is done, the struct itself only during the call. An op works on
- * the column of the batch that its cache names. An unsupported combination is UNIMPLEMENTED and is
- * named.
+ * the column of the batch that its cache names. The batch must be that of the cache's group. An
+ * unsupported combination is UNIMPLEMENTED and is named.
+ *
+ * A tensor that an op only reads may have a stride of 0: all elements along that dimension are then
+ * one (a broadcast). Elements that an op writes must lie apart: outputs, rows of kv_append, states.
+ * A stride of 0 there is INVALID_ARGUMENT if the dimension has more than one element. Other
+ * overlaps are not checked.
  *
  * Rows of a cache: all drivers with kernels know the codec STRIDED, the CPU driver RECORD and
  * BLOCK_SPLIT as well. Kernels for other codecs are the engine's. The notes of
@@ -177,6 +182,9 @@ typedef struct quire_attention_merge {
  *   S <- exp(g) * S;  S <- S + beta * k (v - S^T k)^T;  o = scale * S^T q
  * The state tensor is [heads_v, dim_k, dim_v] or [heads_v, dim_v, dim_k] (see flags). A row reads
  * its state_read of the batch and writes its state_write. Both may be equal.
+ * Layers of kind QUIRE_STATE_GDN that quire reads from a config have two state tensors: 0 is the
+ * convolution, for quire_conv1d, and 1 the matrices, [heads_v, dim_v, dim_k]. These need
+ * QUIRE_GATED_DELTA_V_MAJOR.
  * Query head = v head / (heads_v / heads_k). Descriptor. */
 typedef struct quire_gated_delta {
   uint32_t struct_size;

@@ -155,6 +155,16 @@ TEST(Append, OneSide) {
   EXPECT_TRUE(c.pool == c.mirror);
 }
 
+// Tensors that are only read may repeat elements.
+TEST(Append, OneKeyForAllHeadsAndOneValueForAllTokens) {
+  QUIRE_NEEDS(kv_append);
+  AppendCase c(Shape{}, {}, kBf16, 70);
+  c.op.key.stride[1] = 0;
+  c.op.value.stride[0] = 0;
+  c.run();
+  EXPECT_TRUE(c.pool == c.mirror);
+}
+
 TEST(Append, RopeBothWays) {
   QUIRE_NEEDS(kv_append);
   for (bool interleaved : {false, true}) {
@@ -207,6 +217,10 @@ TEST(Append, BadArgumentsWriteNothing) {
       {"kv.num_sides", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.num_sides = 3; }},
       {"kv.side[1].base", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[1].base = nullptr; }},
       {"kv.side[0]", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[0].unit = INT64_MAX / 4; }},
+      {"kv.side[0].unit is 0", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[0].unit = 0; }},
+      {"kv.side[0].stride_token is 0", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[0].stride_token = 0; }},
+      {"kv.side[1].stride_head is 0", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[1].stride_head = 0; }},
+      {"kv.side[1].stride_dim is 0", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->op.kv.side[1].stride_dim = 0; }},
       {"positions[68]", QUIRE_OUT_OF_RANGE, [](AppendCase* c) { c->rope(64, false), c->positions[69] = 0, c->positions[68] = -1; }},
       {"rope_dim", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->rope(64, false), c->op.rope_dim = 66; }},
       {"rope_dim", QUIRE_INVALID_ARGUMENT, [](AppendCase* c) { c->rope(64, false), c->op.rope_dim = 7; }},

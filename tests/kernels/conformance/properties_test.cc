@@ -280,6 +280,9 @@ TEST(Properties, MergeOfPartsThatAreNaN) {
       for (int64_t d = 0; d < 24; ++d) EXPECT_TRUE(std::isnan(oracle::element(merge.out, t, h, d)));
     }
   }
+  merge.lse.stride[1] = 0;
+  EXPECT_EQ(driver().api->attention_merge(driver().stream, &merge, &err), QUIRE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(err.message).find("lse.stride[1] is 0"), std::string::npos) << err.message;
 }
 
 TEST(Properties, Identities) {

@@ -36,6 +36,8 @@ const Fault kFaults[] = {
     {"query.device_type", QUIRE_INVALID_ARGUMENT,
      [](AttentionCase* c) { c->op.query.device_type = 13; }},  // managed memory: nobody takes it
     {"out.shape[0]", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.out.shape[0] += 1; }},
+    {"out.stride[1] is 0", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.out.stride[1] = 0; }},
+    {"lse.stride[0] is 0", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.lse.stride[0] = 0; }},
     {"lse.dtype", QUIRE_UNIMPLEMENTED, [](AttentionCase* c) { c->op.lse.dtype = kBf16; }},
     {"head_dim_v", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.head_dim_v = 32; }},
     {"batch is NULL", QUIRE_INVALID_ARGUMENT, [](AttentionCase* c) { c->op.batch = nullptr; }},

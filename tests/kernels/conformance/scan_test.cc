@@ -236,6 +236,17 @@ TEST(SelectiveScan, StepsOfTimeAreLimited) {
   EXPECT_GT(row_errors(free.outputs(), want.out, static_cast<uint64_t>(shape.heads * shape.dim)).mean, 1e-2) << "the limits do nothing";
 }
 
+// Tensors that are only read may repeat elements, as models of one step for all channels give them.
+TEST(SelectiveScan, OneStepForAllHeads) {
+  QUIRE_NEEDS(selective_scan);
+  ScanShape shape;
+  ScanCase c(shape);
+  c.op.dt.stride[1] = c.op.a.stride[0] = c.op.b.stride[1] = 0;
+  const oracle::SelectiveScan want = oracle::selective_scan(c.op);
+  run(&c);
+  EXPECT_LE(row_errors(c.outputs(), want.out, static_cast<uint64_t>(shape.heads * shape.dim)).worst, 1e-4);
+}
+
 // What a model that forgets everything or nothing, or gets very large and very small steps, gives is finite and right.
 TEST(SelectiveScan, ExtremeSteps) {
   QUIRE_NEEDS(selective_scan);
@@ -297,6 +308,8 @@ TEST(SelectiveScan, BadArgumentsWriteNothing) {
       {"dt_bias.ndim", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->dt_bias.ndim = 2; }},
       {"z.shape[0]", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->z.shape[0] = 45; }},
       {"out.dtype", QUIRE_UNIMPLEMENTED, [](WithBatch<quire_selective_scan>* op) { op->out.dtype = kE4m3; }},
+      {"out.stride[0] is 0", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->out.stride[0] = 0; }},
+      {"state.stride[2] is 0", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->state.stride[2] = 0; }},
       {"dt_min", QUIRE_INVALID_ARGUMENT, [](WithBatch<quire_selective_scan>* op) { op->dt_min = -1.0f; }},
       {"dt_max", QUIRE_INVALID_ARGUMENT,
        [](WithBatch<quire_selective_scan>* op) {

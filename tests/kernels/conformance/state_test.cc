@@ -316,6 +316,8 @@ TEST(States, BadArgumentsWriteNothing) {
        }},
       {"state.base", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state.base = nullptr; }},
       {"state.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.state.dtype = kE4m3; }},
+      {"state.stride[1] is 0", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.state.stride[1] = 0; }},
+      {"out.stride[2] is 0", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.out.stride[2] = 0; }},
       {"gate.dtype", QUIRE_UNIMPLEMENTED, [](DeltaCase* c) { c->op.gate.dtype = kBf16; }},
       {"key.shape[1]", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.key.shape[1] = 1; }},
       {"query.shape[1]", QUIRE_INVALID_ARGUMENT, [](DeltaCase* c) { c->op.query.shape[1] = 3; }},
@@ -336,6 +338,10 @@ TEST(States, BadArgumentsWriteNothing) {
   quire_error err = fresh_error();
   EXPECT_EQ(driver().api->conv1d(driver().stream, &c.op, &err), QUIRE_INVALID_ARGUMENT);
   EXPECT_NE(std::string(err.message).find("weight.shape[1]"), std::string::npos) << err.message;
+  c.op.weight.shape[1] = 4;
+  c.op.out.stride[0] = 0;
+  EXPECT_EQ(driver().api->conv1d(driver().stream, &c.op, &err), QUIRE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(err.message).find("out.stride[0] is 0"), std::string::npos) << err.message;
 }
 
 }  // namespace

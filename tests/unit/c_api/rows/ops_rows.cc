@@ -5,6 +5,17 @@
 namespace quire::test {
 namespace {
 
+// A batch of another group has no arrays that the op could need: what is said is the group.
+template <typename Op, typename Call>
+void expect_group(WithBatch<Op>* op, uint32_t* group, Call&& call) {
+  op->arrays.num_rows = 1;
+  op->arrays.num_slots = 1;
+  op->arrays.group = 2;
+  *group = 3;
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "op.batch.group is 2", call(err));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, ".group is 3", call(err));
+}
+
 ROW(quire_memory_get_paged_kv) {
   quire_paged_kv out{};
   call.bad("layer", {1, 4, UINT32_MAX}, QUIRE_NOT_FOUND).bad("sub", {1, UINT32_MAX}, QUIRE_NOT_FOUND);
@@ -41,9 +52,10 @@ ROW(quire_attention_from_layer) {
 }
 
 ROW(quire_op_kv_append) {
-  const WithBatch<quire_kv_append> op;
+  WithBatch<quire_kv_append> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
+  expect_group(&op, &op.kv.group, [&](quire_error* err) { return quire_op_kv_append(rig.stream.get(), &op, err); });
 }
 
 ROW(quire_op_attention_workspace) {
@@ -61,9 +73,10 @@ ROW(quire_op_attention_plan) {
 }
 
 ROW(quire_op_attention) {
-  const WithBatch<quire_attention> op;
+  WithBatch<quire_attention> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
+  expect_group(&op, &op.kv.group, [&](quire_error* err) { return quire_op_attention(rig.stream.get(), &op, err); });
 }
 
 ROW(quire_op_attention_merge) {
@@ -73,21 +86,24 @@ ROW(quire_op_attention_merge) {
 }
 
 ROW(quire_op_gated_delta) {
-  const WithBatch<quire_gated_delta> op;
+  WithBatch<quire_gated_delta> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
+  expect_group(&op, &op.state.group, [&](quire_error* err) { return quire_op_gated_delta(rig.stream.get(), &op, err); });
 }
 
 ROW(quire_op_conv1d) {
-  const WithBatch<quire_conv1d> op;
+  WithBatch<quire_conv1d> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
+  expect_group(&op, &op.state.group, [&](quire_error* err) { return quire_op_conv1d(rig.stream.get(), &op, err); });
 }
 
 ROW(quire_op_selective_scan) {
-  const WithBatch<quire_selective_scan> op;
+  WithBatch<quire_selective_scan> op;
   call.answers(QUIRE_UNIMPLEMENTED);
   call(rig.stream.get(), &op);
+  expect_group(&op, &op.state.group, [&](quire_error* err) { return quire_op_selective_scan(rig.stream.get(), &op, err); });
 }
 
 ROW(quire_op_copy) {
