@@ -79,6 +79,9 @@ std::string architecture_in(const Json& config) {
 }
 
 Result<OpenConfig> open_config(const Json& root, std::string_view as) {
+  if (as.empty() && root.contains("specs") && root.contains("layers") && !root.contains("architectures") && !root.contains("model_type")) {
+    return invalid("config: specs and layers are fields of a layer file; quire_model_from_layers reads it");
+  }
   const Json* list = root.find("architectures");
   const bool listed = as.empty() && list != nullptr && !list->is_null();
   if (listed && (!list->is_array() || list->empty() || !(*list)[0].is_string())) {

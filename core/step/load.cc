@@ -39,7 +39,10 @@ Status Cache::Impl::check_load(const quire_reserve_entry& entry, std::span<const
     return invalid("entry.flags: QUIRE_ENTRY_NO_STOP is for steps; a load is never cut for a state");
   if (entry.num_look_ahead != 0) return invalid("entry.num_look_ahead: %u; a load has none", entry.num_look_ahead);
   const uint32_t q = sequences.find(SequenceId(entry.sequence));
-  if (q == kNone) return fail(QUIRE_NOT_FOUND, "entry.sequence: 0x%llx is not live", static_cast<unsigned long long>(entry.sequence));
+  if (q == kNone) {
+    const Status status = not_live(SequenceId(entry.sequence));
+    return fail(status.code(), "entry.%s", status.message().c_str());
+  }
   const Sequence& s = sequences.at(q);
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: a load of it is in progress; end it first");
   if (s.in_flight > 0) return fail(QUIRE_FAILED_PRECONDITION, "entry.sequence: %u steps of it are in flight", s.in_flight);

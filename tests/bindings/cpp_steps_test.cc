@@ -223,7 +223,9 @@ TEST(CppSteps, AForkGoesItsOwnWay) {
   EXPECT_NE(child.id(), parent.id());
   EXPECT_TRUE(parent.finish());
   EXPECT_FALSE(parent);
-  EXPECT_EQ(parent.finish().code(), QUIRE_NOT_FOUND);
+  const auto twice = parent.finish();
+  EXPECT_EQ(twice.code(), QUIRE_NOT_FOUND);
+  EXPECT_NE(std::string(twice.error().message()).find("it was finished"), std::string::npos) << twice.error().message();
   EXPECT_TRUE(child.info());
   child = quire::Sequence();
   EXPECT_EQ(cache.stats()->num_sequences, 0U);

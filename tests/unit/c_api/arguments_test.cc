@@ -214,7 +214,7 @@ TEST_F(Arguments, CacheCreateAndSequences) {
   quire_sequence_info info{};
   info.struct_size = sizeof info;
   for (const quire_sequence_id wrong : std::array<quire_sequence_id, 4>{sequence, 0, 77, UINT64_MAX}) {
-    EXPECT_FAILS(QUIRE_NOT_FOUND, "sequence", quire_sequence_finish(cache, wrong, err));
+    EXPECT_FAILS(QUIRE_NOT_FOUND, "it was finished", quire_sequence_finish(cache, wrong, err));
     EXPECT_FAILS(QUIRE_NOT_FOUND, "sequence", quire_sequence_preempt(cache, wrong, err));
     EXPECT_FAILS(QUIRE_NOT_FOUND, "sequence", quire_sequence_truncate(cache, wrong, 0, err));
     EXPECT_FAILS(QUIRE_NOT_FOUND, "sequence", quire_sequence_get_info(cache, wrong, &info, err));

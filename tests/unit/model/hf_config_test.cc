@@ -93,6 +93,13 @@ TEST(HfConfig, UnknownArchitecturesAndTypesAreNeverGuessed) {
   EXPECT_NE(made.status().message().find("int3"), std::string::npos);
 }
 
+TEST(HfConfig, ALayerFileNamesItsReader) {
+  const auto made = read_hf_config(R"({"specs": [{"kind": "full", "num_kv_heads": 8, "head_size": 128, "dtype": "bf16"}],
+    "layers": [["model.layers.0.attn", 0]], "options": {"max_model_len": 1024}})");
+  EXPECT_EQ(made.status().code(), QUIRE_INVALID_ARGUMENT);
+  EXPECT_NE(made.status().message().find("quire_model_from_layers"), std::string::npos) << made.status().message();
+}
+
 // A type that another architecture has is not this one's: nothing stands in for it.
 TEST(HfConfig, LayerTypesOfOtherArchitecturesAreRefused) {
   const auto refused = [](const char* file, const std::string& from, const std::string& to) {
