@@ -63,6 +63,23 @@ TEST(Fetch, BringsEveryKindOfGroup) {
   }
 }
 
+// With states a unit ends where one was kept, the first unit too.
+TEST(Fetch, BringsLessThanAUnitOnlyWhereAStateWasKept) {
+  for (const bool states : {false, true}) {
+    SCOPED_TRACE(states);
+    EngineOptions o;
+    o.layers = {full_layer(), states ? state_layer() : full_layer()};
+    o.unit = 256;
+    Forgotten f(o, 200);
+    auto& [clock, store, engine, text] = f;
+    const quire_sequence_id sequence = engine.open();
+    const quire_fetch_result got = engine.fetch(sequence, text);
+    EXPECT_EQ(got.outcome, states ? QUIRE_FETCH_DONE : QUIRE_FETCH_NOTHING);
+    EXPECT_EQ(got.committed, states ? 192U : 0U);
+    engine.finish(sequence);
+  }
+}
+
 TEST(Fetch, IsReadByAnotherPlan) {
   Clock clock;
   FakeStore store;

@@ -6,8 +6,10 @@
  *   a new request:     quire_fetch_begin -> (quire_tiers_run until it has ended) -> quire_reserve
  *
  * Sequences are stored in *units*, aligned ranges of unit_tokens tokens. Of each unit every group
- * has one object on every rank, a *record*. Prompts shorter than a unit are neither stored nor
- * fetched.
+ * has one object on every rank, a *record*. Without recurrent layers, a prompt shorter than a unit
+ * is neither stored nor fetched. With recurrent layers, a unit ends also where a state was kept:
+ * shorter prompts are stored and fetched up to there, and longer ones are fetched only up to such a
+ * place.
  *
  * A tier never makes an answer wrong. A record carries checksums (XXH3-64, against accidents, not
  * against tampering) and a fingerprint of all that its bytes depend on; a mismatch is a miss. A
