@@ -56,9 +56,13 @@ typedef struct quire_cache_options {
    * Only the reason of a miss can (UNKNOWN_PREFIX or EVICTED), because the memory of what was
    * evicted is limited. */
   uint64_t hash_seed;
-  /* Tokens between checkpoints, rounded up to the boundary grid. A chunk ends at every multiple, so
-   * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
-   * last of its multiples only. */
+  /* Tokens between the checkpoints that QUIRE_KEEP_EVERY keeps.
+   * - Above 0: rounded up to the boundary grid. A chunk ends at every multiple, so a small interval
+   *   makes many short chunks.
+   * - 0: the plan's interval, checkpoint_interval of quire_group_info. A chunk ends at the last of
+   *   its multiples only.
+   * - 0, and the plan has none (policies vllm and pack:N): every boundary at which a row ends. A
+   *   chunk ends at its last boundary. */
   uint64_t checkpoint_interval;
   /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
    * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
@@ -124,7 +128,7 @@ typedef struct quire_cache_options {
  *
  * In the pool: states age like blocks. States that only EVERY or CHUNK_END kept and that no hit
  * used may be evicted before older ones. */
-/* At multiples of checkpoint_interval, the plan's if it is 0. */
+/* At multiples of checkpoint_interval, which says what 0 means. */
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */
 #define QUIRE_KEEP_CHUNK_END 0x2u

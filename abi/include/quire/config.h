@@ -150,8 +150,8 @@ typedef struct quire_group_info {
   uint64_t encoder_tokens;
   /* Lowered ids in the table row of the longest sequence, look-ahead included. States: 0. */
   uint64_t table_pitch;
-  /* States: tokens between the checkpoints of a cache that chooses no interval of its own.
-   * 0 = wherever a chunk ends on a boundary. */
+  /* States: tokens between the checkpoints of a cache that chooses no interval of its own. 0 = the
+   * plan has none; checkpoint_interval of quire_cache_options says what follows. */
   uint64_t checkpoint_interval;
 } quire_group_info;
 

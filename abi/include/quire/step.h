@@ -49,15 +49,18 @@ typedef struct quire_reserve_entry {
  * sequence has room. hit_tokens may then be less than a probe reports, and miss is
  * QUIRE_MISS_EVICTED. */
 #define QUIRE_ENTRY_MATCH 0x1u
-/* num_tokens reaches the prompt's end. Needed only if the prompt came without MATCH: the symbols of
- * a match say where it ends. A state is kept at the prompt's end, or at a boundary before it.
+/* num_tokens reaches the prompt's end. Set it only if no entry of the prompt had MATCH: the symbols
+ * of a match say where the prompt ends, also for its later chunks. With MATCH it changes nothing,
+ * unless the entry has NO_STOP. A state is kept at the prompt's end, or at a boundary before it.
  * Usually it is the last one. It is up to 2,048 tokens earlier if requests of this cache resume
  * there more often. The chunk in which it lies stops there. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u
 /* Like PROMPT_END for another place that is worth a state, for example the end of a message or a
- * branch point that the engine knows. */
+ * branch point that the engine knows. On a row of one token it keeps the state if a hit can end
+ * after that token. On all rows that decode, it lets the next turn of a conversation resume at the
+ * last such place in the answer. */
 #define QUIRE_ENTRY_KEEP_STATE 0x8u
 
 /* Why an entry was refused. */
@@ -216,8 +219,10 @@ typedef struct quire_batch {
   const int32_t *table;
   uint64_t table_pitch;            /* elements from row to row */
   uint64_t table_column_pitch;
-  /* Groups with token tables: [column][num_slots]: lowered id * block_tokens + t for each token
-   * whose keys and values are to be written. Negative = skip. */
+  /* Groups with token tables: [column][num_slots]: lowered id * kernel_block_tokens + t, where t is
+   * the token in its kernel block, for each token whose keys and values are to be written. Negative
+   * = skip. kernel_block_tokens is that of quire_group_info. Ops read slots with block_tokens of
+   * quire_paged_kv, which is the same number where each token has a row of this rank. */
   const int64_t *slots;
   uint64_t num_slots;              /* num_tokens, except for groups of cross attention */
   uint64_t slots_column_pitch;
@@ -288,8 +293,8 @@ enum quire_fill_kind_e {
   QUIRE_FILL_TABLE_INDPTR = 2,
   /* int32 [column][indptr[rows]]. pitch = elements from column to column. */
   QUIRE_FILL_TABLE_INDICES = 3,
-  /* int64 [column][pitch]: lowered id * kernel_block_tokens + t for each computed token. -1 = not
-   * stored. */
+  /* int64 [column][pitch]: lowered id * kernel_block_tokens + t, where t is the token in its kernel
+   * block, for each computed token. -1 = not stored. */
   QUIRE_FILL_SLOTS = 4,
   /* int32 [column][pitch >= rows]: lowered id of the state to read. At position 0 the null page's,
    * which is all zero. */

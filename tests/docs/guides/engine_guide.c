@@ -1,13 +1,13 @@
 /* Runs the C code of docs/in-your-engine.md: prefill, decode, a prefix found again, and a pool too small for two; whole requests on a model
  * with states. */
-#include <stdio.h>
-#include <string.h>
-
-/* The page declares only what it calls. */
+/* The page declares only what it calls. It stands first: it includes what it needs. */
 #if defined(__GNUC__)
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #endif
 #include "in_your_engine_c.inc"
+
+#include <stdio.h>
+#include <string.h>
 
 #define EXPECT(condition)                                                                    \
   do {                                                                                       \

@@ -1,11 +1,9 @@
 // Runs the C++ code of docs/in-your-engine.md: prefill, a prefix found again, and a pool too small for two; a model with states.
-#include <array>
+// The code of the page stands first: it includes what it needs.
+#include "in_your_engine_cpp.inc"
+
 #include <cstdio>
 #include <numeric>
-#include <optional>
-#include <vector>
-
-#include "in_your_engine_cpp.inc"
 
 namespace {
 
