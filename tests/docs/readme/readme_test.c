@@ -1,4 +1,5 @@
-/* Runs the code of README.md: a prompt goes through a small model and is found again. A wrong config is refused by name. */
+/* Runs the code of README.md: a prompt goes through a small model and is found again. A
+ * prompt of a model with states takes several steps. A wrong config is refused by name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
     }                                                                                        \
   } while (0)
 
-static uint64_t tokens_seen;
+static uint64_t tokens_seen, steps;
 
 quire_code forward(engine* e, quire_step step, quire_symbol* next, quire_error* err) {
   quire_step_info info = {.struct_size = sizeof info};
@@ -24,6 +25,7 @@ quire_code forward(engine* e, quire_step step, quire_symbol* next, quire_error* 
   const quire_code code = quire_step_get_info(step, &info, err);
   if (code != QUIRE_OK) return code;
   tokens_seen += info.num_tokens;
+  ++steps;
   *next = 7;
   return QUIRE_OK;
 }
@@ -43,6 +45,11 @@ int main(void) {
   static const char config[] =
       "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64,"
       " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 512, \"torch_dtype\": \"bfloat16\"}";
+  static const char hybrid[] =
+      "{\"architectures\": [\"Qwen3NextForCausalLM\"], \"model_type\": \"qwen3_next\", \"num_hidden_layers\": 4, \"hidden_size\": 256,"
+      " \"full_attention_interval\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 64,"
+      " \"linear_conv_kernel_dim\": 4, \"linear_key_head_dim\": 16, \"linear_num_key_heads\": 4, \"linear_num_value_heads\": 8,"
+      " \"linear_value_head_dim\": 16, \"max_position_embeddings\": 512, \"torch_dtype\": \"bfloat16\"}";
   quire_str json = {config, sizeof config - 1};
   engine e = {0};
   quire_symbol prompt[100];
@@ -55,6 +62,13 @@ int main(void) {
   EXPECT(tokens_seen == 100 && next == 7);
   EXPECT(serve(&e, prompt, 100, &next, NULL) == QUIRE_OK);
   EXPECT(tokens_seen == 104); /* six blocks of 16 are reused */
+  engine_close(&e);
+
+  const quire_str with_states = {hybrid, sizeof hybrid - 1};
+  tokens_seen = steps = 0;
+  EXPECT(engine_open(&e, with_states, 100, &err) == QUIRE_OK);
+  EXPECT(serve(&e, prompt, 100, &next, &err) == QUIRE_OK);
+  EXPECT(tokens_seen == 100 && steps > 1); /* the first step ends where a state is kept */
   engine_close(&e);
 
   json.len = 20; /* cut in the middle */
