@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <span>
 #include <vector>
 
@@ -257,6 +258,38 @@ uint64_t pages_of_one(const Config& config, uint64_t tokens) {
     pages = plus(pages, pages_needed(group, blocks_needed(group, config.max_tokens_in_flight, tokens)), 1);
   }
   return pages;
+}
+
+namespace {
+
+// What a sequence holds before its first token.
+const char* fixed_part(const Config& config) {
+  const auto any = [&](auto is) { return std::any_of(config.groups.begin(), config.groups.end(), is); };
+  const bool states = any([](const GroupPlan& g) { return g.is_state(); });
+  const bool encoder = any([](const GroupPlan& g) { return g.live.fixed; });
+  return states && encoder ? "the null page, the states and the encoder tokens of one sequence"
+         : states          ? "the null page and the states of one sequence"
+         : encoder         ? "the null page and the encoder tokens of one sequence"
+                           : "the null page";
+}
+
+}  // namespace
+
+Status refuse_length(const Config& config, uint64_t fits, uint32_t shard, uint64_t page_bytes) {
+  const auto bytes = [page_bytes](uint64_t pages) { return checked_mul(pages, page_bytes).value_or(kMaxSize); };
+  const uint64_t given = config.num_pages;
+  if (fits == 0) {
+    const uint64_t fixed = pages_of_one(config, 0), one = pages_of_one(config, 1);
+    return fail(QUIRE_RESOURCE_EXHAUSTED,
+                "not one token fits: %s need %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, with one token %" PRIu64 " pages = %" PRIu64
+                " bytes; given are %" PRIu64 " pages = %" PRIu64 " bytes",
+                fixed_part(config), fixed, bytes(fixed), shard, one, bytes(one), given, bytes(given));
+  }
+  const uint64_t wanted = pages_of_one(config, config.max_model_len);
+  return fail(QUIRE_RESOURCE_EXHAUSTED,
+              "one sequence of max_model_len = %" PRIu64 " needs %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, given are %" PRIu64
+              " pages = %" PRIu64 " bytes; %" PRIu64 " tokens would fit: lower max_model_len or set QUIRE_PLAN_FIT_LENGTH",
+              config.max_model_len, wanted, bytes(wanted), shard, given, bytes(given), fits);
 }
 
 uint64_t size_in_tokens(const Config& config) {

@@ -85,8 +85,11 @@ Status check_stages(const quire_plan_options& options, PlanInput* input) {
 
 Status check_memory(const quire_plan_options& options, PlanInput* input) {
   input->num_pages = options.num_pages;
-  if (options.num_memory_bytes == 0 && options.num_pages == 0)
+  if (options.num_memory_bytes == 0 && options.num_pages == 0) {
+    if (options.memory_bytes != nullptr)
+      return invalid("memory_bytes has num_memory_bytes = 0 entries and num_pages is missing; one must be given");
     return invalid("memory_bytes and num_pages are both missing; one must be given");
+  }
   if (options.num_memory_bytes == 0) return {};
   if (options.memory_bytes == nullptr) return invalid("memory_bytes = NULL with num_memory_bytes = %" PRIu64, options.num_memory_bytes);
   const uint64_t shards = input->num_shards();

@@ -346,13 +346,7 @@ class Planner {
       in_.max_model_len = config_->max_model_len = low;
       return {};
     }
-    const uint64_t wanted = pages_for(in_.max_model_len);
-    const uint64_t page = page_bytes_[tightest_ / in_.ranks_per_stage()];
-    return fail(QUIRE_RESOURCE_EXHAUSTED,
-                "one sequence of max_model_len = %" PRIu64 " needs %" PRIu64 " pages = %" PRIu64 " bytes on shard %u, given are %" PRIu64
-                " pages = %" PRIu64 " bytes; %" PRIu64 " tokens would fit",
-                in_.max_model_len, wanted, checked_mul(wanted, page).value_or(kMaxSize), tightest_, config_->num_pages,
-                checked_mul(config_->num_pages, page).value_or(kMaxSize), low);
+    return refuse_length(*config_, low, tightest_, page_bytes_[tightest_ / in_.ranks_per_stage()]);
   }
 
   // Which heads and which slices of states a rank has.

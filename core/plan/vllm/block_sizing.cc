@@ -165,16 +165,26 @@ class Sizer {
   Shape shape_;
 };
 
-Status check_memory(const WorkerSize& size, size_t worker, uint64_t max_model_len, uint64_t null_bytes) {
+// shortest: bytes of a request of one token. No max_model_len helps.
+Status not_one_token(const WorkerSize& size, size_t worker, uint64_t null_bytes, uint64_t shortest) {
+  return fail(QUIRE_RESOURCE_EXHAUSTED,
+              "worker %zu: not one token fits: a request of one token, with its states, needs %" PRIu64 " bytes, the null page %" PRIu64
+              "; memory_bytes is %" PRId64,
+              worker, shortest, null_bytes, size.memory_bytes);
+}
+
+Status check_memory(const WorkerSize& size, size_t worker, uint64_t max_model_len, uint64_t null_bytes, uint64_t shortest) {
   if (size.memory_bytes <= 0) {
     return fail(QUIRE_RESOURCE_EXHAUSTED, "memory_bytes of worker %zu is %" PRId64 "; no memory is left for blocks", worker,
                 size.memory_bytes);
   }
   const uint64_t needed = sum(size.needed_bytes, null_bytes);
-  if (needed <= static_cast<uint64_t>(size.memory_bytes)) return {};
+  const bool fits = max_model_len == 0 ? size.fitting_len != 0 : needed <= static_cast<uint64_t>(size.memory_bytes);
+  if (fits) return {};
+  if (size.fitting_len == 0) return not_one_token(size, worker, null_bytes, shortest);
   return fail(QUIRE_RESOURCE_EXHAUSTED,
               "worker %zu: one request of max_model_len = %" PRIu64 " needs %" PRIu64 " bytes, memory_bytes is %" PRId64 "; %" PRIu64
-              " tokens would fit",
+              " tokens would fit: lower max_model_len or set QUIRE_PLAN_FIT_LENGTH",
               worker, max_model_len, needed, size.memory_bytes, size.fitting_len);
 }
 
@@ -243,14 +253,16 @@ Result<PoolSize> size_pool(const std::vector<CacheSpec>& specs, const Grouping& 
   }
   QUIRE_RETURN_IF_ERROR(std::move(refused));
   if (input.override_blocks != 0) QUIRE_RETURN_IF_ERROR(check_holders(out));
-  if (out.max_model_len == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "max_model_len: not one token fits");
   const bool any = !grouping.groups.empty();
   Status too_small;
   for (size_t w = 0; w < workers.size() && any; ++w) {
     const uint64_t null_block = rules == Rules::kUpstream ? 0 : out.workers[w].pool_bytes_per_block;
-    if (too_small.ok()) too_small = check_memory(out.workers[w], w, out.max_model_len, null_block);
+    auto shortest = sizer.needed(workers[w], 1);
+    if (too_small.ok()) too_small = check_memory(out.workers[w], w, out.max_model_len, null_block, shortest.ok() ? *shortest : 0);
     if (out.workers[w].memory_bytes <= 0) return too_small;
   }
+  if (out.max_model_len == 0 && too_small.ok()) too_small = fail(QUIRE_RESOURCE_EXHAUSTED, "max_model_len: not one token fits");
+  if (out.max_model_len == 0) return too_small;
   if (any && !check_holders(out).ok()) return too_small.ok() ? check_holders(out) : std::move(too_small);
   out.num_blocks = any ? kMaxSize : 1;
   for (size_t w = 0; w < workers.size() && any; ++w) {

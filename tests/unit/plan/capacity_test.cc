@@ -133,8 +133,48 @@ TEST(Capacity, WorkedNumbers) {
 TEST(Capacity, TooLittleNamesWhatWouldFit) {
   const Status status = refused(mixed(attention(2, 256), 12, kDelta, 36), Options("auto", kGiB));
   EXPECT_EQ(status.code(), QUIRE_RESOURCE_EXHAUSTED);
-  for (const char* part : {"max_model_len = 262144", "pages", "bytes on shard 0", "tokens would fit"}) {
+  for (const char* part :
+       {"max_model_len = 262144", "pages", "bytes on shard 0", "tokens would fit: lower max_model_len or set QUIRE_PLAN_FIT_LENGTH"}) {
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  }
+}
+
+// As many pages as the null page and the states of one sequence take.
+TEST(Capacity, NotOneTokenNamesWhatIsFixed) {
+  const Model model = mixed(attention(1, 256), 1, kDelta, 1, 4096);
+  for (const uint32_t flags : {0u, QUIRE_PLAN_FIT_LENGTH}) {
+    Options options("auto", 0);
+    options.memory.clear();
+    options.raw.flags = flags;
+    options.raw.num_pages = 1000;
+    const auto whole = planned(model, options);
+    const uint64_t page = whole->shards[0].page_bytes;
+    const uint64_t fixed = pages_of_one(*whole, 0);
+    const uint64_t one = pages_of_one(*whole, 1);
+    ASSERT_GT(fixed, 1u);
+    ASSERT_GT(one, fixed);
+    options.raw.num_pages = fixed;
+    const Status status = refused(model, options);
+    EXPECT_EQ(status.code(), QUIRE_RESOURCE_EXHAUSTED);
+    const auto says = [](uint64_t pages, uint64_t bytes) { return std::to_string(pages) + " pages = " + std::to_string(bytes) + " bytes"; };
+    for (const std::string& part :
+         {std::string("not one token fits: the null page and the states of one sequence need "), says(fixed, fixed * page),
+          "with one token " + says(one, one * page), "given are " + says(fixed, fixed * page)}) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    }
+    EXPECT_EQ(status.message().find("0 tokens"), std::string::npos) << status.message();
+  }
+}
+
+// Policy vllm: two pages of 4,276,224 bytes, the null page and one for a state or a block.
+TEST(Capacity, NotOneTokenUnderPolicyVllm) {
+  for (const uint32_t flags : {0u, QUIRE_PLAN_FIT_LENGTH}) {
+    Options options("vllm", 9000000);
+    options.raw.flags = flags;
+    const Status status = refused(mixed(attention(1, 256), 1, kDelta, 1, 4096), options);
+    EXPECT_EQ(status.code(), QUIRE_RESOURCE_EXHAUSTED);
+    EXPECT_NE(status.message().find("not one token fits: "), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find(" bytes"), std::string::npos) << status.message();
   }
 }
 

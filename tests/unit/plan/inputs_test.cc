@@ -202,6 +202,16 @@ TEST(Inputs, ContiguousSaysWhatStatesAre) {
   EXPECT_TRUE(has_note(*planned(hybrid(), options), "every state is a run of its own"));
 }
 
+TEST(Inputs, MemoryWithoutItsCountNamesTheCount) {
+  const uint64_t bytes = kGiB;
+  quire_plan_options options{};
+  options.struct_size = sizeof options;
+  options.memory_bytes = &bytes;
+  const auto made = plan(hybrid(), options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("num_memory_bytes = 0"), std::string::npos) << made.status().message();
+}
+
 TEST(Inputs, SizesAreThoseOfStages) {
   Options options("vllm", 80 * kGiB);
   options.raw.tensor_parallel = 2;
