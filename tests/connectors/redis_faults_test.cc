@@ -137,6 +137,9 @@ TEST(RedisFaults, NothingIsWrittenLateWhenAStoppedServerGoesOn) {
 // The control: a reader that waits in another thread and is given up as at a deadline. Its memory is used again, and the late bytes are
 // seen.
 TEST(RedisFaults, ADirectReadWouldBeSeen) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "it is a race: that is what it shows";
+#endif
   RedisServer server;
   Client client = open(server.config());
   const Bytes object = content(1, 2 * kMiB);
