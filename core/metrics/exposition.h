@@ -35,9 +35,12 @@ class Exposition {
     size_t first, last;
     double units_per_second;
   };
-  static constexpr Buckets kLatency = {3, 26, 1e6};    // as base/latency.h counts: 8 microseconds to 67 seconds
-  static constexpr Buckets kResidency = {0, 22, 1e3};  // as pool/residency.h: 1 millisecond to 70 minutes
-  void histogram(std::string_view labels, std::span<const uint64_t> counts, uint64_t sum_ns, const Buckets& buckets = kLatency);
+  // As base/latency.h counts: 8 microseconds to 67 seconds.
+  static constexpr Buckets kLatency = {3, 26, 1e6};
+  // As pool/residency.h: 1 millisecond to 70 minutes.
+  static constexpr Buckets kResidency = {0, 22, 1e3};
+  void histogram(std::string_view labels, std::span<const uint64_t> counts, uint64_t sum_ns,  //
+                 const Buckets& buckets = kLatency);
   void end();
 
  private:

@@ -19,8 +19,8 @@ uint64_t pages_needed(const GroupPlan& group, uint64_t blocks);
 // Pages of one sequence of `tokens` tokens, whatever it does, with the default options of a cache; the null page included; kMaxSize beyond
 // 63 bits.
 uint64_t pages_of_one(const Config& config, uint64_t tokens);
-// The answer where one sequence of max_model_len does not fit, and one of `fits` tokens does (0 = none does). shard: the tightest, with the
-// bytes of its pages.
+// The answer where one sequence of max_model_len does not fit, and one of `fits` tokens does (0 =
+// none does). shard: the tightest, with the bytes of its pages.
 Status refuse_length(const Config& config, uint64_t fits, uint32_t shard, uint64_t page_bytes);
 
 // The pool in tokens, as other engines print it: sequences of the longest length, not rounded, times that length.

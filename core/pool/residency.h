@@ -28,7 +28,8 @@ class Residency {
   };
 
   void resize(uint64_t num_pages) {
-    const uint64_t sample = std::bit_floor(std::clamp<uint64_t>(num_pages / kFewest, 1, kMostPages));
+    const uint64_t most = std::clamp<uint64_t>(num_pages / kFewest, 1, kMostPages);
+    const uint64_t sample = std::bit_floor(most);
     mask_ = static_cast<uint32_t>(sample - 1);
     shift_ = static_cast<uint32_t>(std::countr_zero(sample));
     lives_.resize((num_pages >> shift_) + 1);

@@ -137,8 +137,12 @@ struct Cache::Impl {
 
 inline Status not_live(SequenceId id) {
   const auto value = static_cast<unsigned long long>(id.value);
-  if (value == 0) return fail(QUIRE_NOT_FOUND, "sequence: 0 is no sequence: none was created, or it was finished already");
-  return fail(QUIRE_NOT_FOUND, "sequence: 0x%llx is not live: it was finished, or is of another cache", value);
+  if (value != 0) {
+    return fail(QUIRE_NOT_FOUND,  //
+                "sequence: 0x%llx is not live: it was finished, or is of another cache", value);
+  }
+  return fail(QUIRE_NOT_FOUND,  //
+              "sequence: 0 is no sequence: none was created, or it was finished already");
 }
 
 }  // namespace quire

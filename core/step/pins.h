@@ -35,7 +35,7 @@ class Pins {
   bool any() const { return num_ > 0; }
   int64_t now() const;
   void end_overdue() {
-    if (next_deadline_ != INT64_MAX) end_those_before(now());
+    if (next_deadline_ != INT64_MAX) end_overdue(now());
   }
   void end_overdue(int64_t time) {
     if (time >= next_deadline_) end_those_before(time);

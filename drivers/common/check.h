@@ -71,7 +71,8 @@ struct TensorRule {
   int32_t ndim;
   int64_t shape[3];
   uint32_t formats;
-  bool written = false;  // its elements must lie apart; a tensor that is only read may repeat some by a stride of 0
+  // Its elements must lie apart; a tensor that is only read may repeat some by a stride of 0.
+  bool written = false;
 };
 quire_code check_tensor(const quire_tensor& tensor, const TensorRule& rule, quire_error* err);
 quire_code check_paged_kv(const quire_paged_kv& kv, quire_error* err);

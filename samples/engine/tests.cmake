@@ -76,6 +76,8 @@ if(TARGET quire_connector_host AND TARGET quire_connector_file)
     add_test(NAME tier_engine_${what} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tiers.sh ${what} $<TARGET_FILE:quire_engine>)
     set_tests_properties(tier_engine_${what} PROPERTIES LABELS samples TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "QUIRE_DRIVER=cpu")
   endforeach()
+  # How much of what leaves the pool is stored in time depends on who else runs: nobody.
+  set_tests_properties(tier_engine_share PROPERTIES RUN_SERIAL ON)
   function(tier_refuses name code text)
     engine_refuses(tier_${name} ${code} ${text} ${ARGN})
   endfunction()

@@ -15,7 +15,8 @@ inline constexpr int64_t kMillisecond = 1'000'000;
 // More than any tier is left alone.
 inline constexpr int64_t kAges = 400'000 * kMillisecond;
 
-inline EngineOptions over(const kit::RedisServer& server, EngineOptions options, const std::string& fields = {}) {
+inline EngineOptions over(const kit::RedisServer& server, EngineOptions options,  //
+                          const std::string& fields = {}) {
   options.connector = "redis";
   options.settings = server.config(fields);
   return options;
@@ -26,13 +27,15 @@ struct RedisTier {
   Clock clock{true};
   Engine engine;
 
-  explicit RedisTier(EngineOptions options, std::vector<std::string> of_server = {}, const std::string& fields = {})
+  explicit RedisTier(EngineOptions options, std::vector<std::string> of_server = {},  //
+                     const std::string& fields = {})
       : server(std::move(of_server)), engine(clock, over(server, std::move(options), fields), {}) {}
 
   int64_t now() const { return clock.now + kit::clock_now(); }
   bool is_up() const {
     quire_connector_health health = QUIRE_INIT(quire_connector_health);
-    return quire_connector_get_health(engine.connector(0), &health, nullptr) == QUIRE_OK && health.state == QUIRE_CONNECTOR_UP;
+    EXPECT_EQ(quire_connector_get_health(engine.connector(0), &health, nullptr), QUIRE_OK);
+    return health.state == QUIRE_CONNECTOR_UP;
   }
   uint64_t num_submitted() const {
     quire_connector_stats stats = QUIRE_INIT(quire_connector_stats);

@@ -1,4 +1,5 @@
-// How long a random test goes on: what is waited for with every commit, or what `scripts/test.sh --full` asks for (QUIRE_FULL=1).
+// How long a random test goes on: what is waited for with every commit, or what
+// `scripts/test.sh --full` asks for (QUIRE_FULL=1).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 namespace quire::test {
 
 inline uint64_t full_or(uint64_t full, uint64_t ordinary) {
-  return std::getenv("QUIRE_FULL") != nullptr ? full : ordinary;  // NOLINT(concurrency-mt-unsafe): read before threads start
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): read before threads start
+  return std::getenv("QUIRE_FULL") != nullptr ? full : ordinary;
 }
 
 }  // namespace quire::test
