@@ -6,9 +6,6 @@ engine=$1 events=${2:-}
 work=$(mktemp -d "$PWD/serve.XXXXXX")
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$work"' EXIT
-# ThreadSanitizer does not see how libzmq's threads wait for each other.
-echo 'called_from_lib:libzmq.so' >"$work/libzmq"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$work/libzmq"
 fail() { echo "FAILED: $*"; cat "$work"/*.err 2>/dev/null; exit 1; }
 serve() { "$engine" --serve --verify --threads 1 "$@" 2>"$work/serve.err"; }
 "$engine" --list-requests --conversations 5 --turns 3 --open 4 >"$work/requests" 2>"$work/list.err" || fail "--list-requests"

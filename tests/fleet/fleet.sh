@@ -15,9 +15,6 @@ command -v redis-server >/dev/null || { echo "skipped: redis-server (Debian: red
 work=$(mktemp -d "$PWD/fleet.XXXXXX")
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
-# ThreadSanitizer does not see how libzmq's threads wait for each other.
-echo 'called_from_lib:libzmq.so' >"$work/libzmq"
-export TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$work/libzmq"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 small=(--conversations 12 --open 12 --turns 3 --pool 3M)
