@@ -1,4 +1,4 @@
-// quire/events.h
+// quire/events.h, and the events of quire/tier.h
 #include <quire/events.h>
 
 #include <cinttypes>
@@ -148,18 +148,18 @@ quire_code quire_cache_name_media(quire_cache* cache, quire_symbol first, quire_
 namespace {
 
 // What reading and snapshot share. The batch is written also when the arrays are too small.
-template <typename Read>
-quire_code read_events(quire_cache* cache, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
+template <typename Handle, typename Read>
+quire_code read_events(Handle* handle, const char* name, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
                        quire_event_batch* batch, quire_error* err, Read&& read) {
   return c_api::guard(err, [&]() -> Status {
-    QUIRE_RETURN_IF_ERROR(c_api::check_handle(cache, "cache"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(handle, name));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(events, capacity, "events"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(data, data_capacity, "data"));
     QUIRE_RETURN_IF_ERROR(c_api::check_info(batch, "batch"));
     if (reinterpret_cast<uintptr_t>(data) % 8 != 0) return quire::invalid("data is not aligned to 8 bytes");
     quire_event_batch own{};
     own.struct_size = sizeof own;
-    Status status = read(*cache->object, std::span<quire_event>(events, capacity), std::span<uint8_t>(data, data_capacity), &own);
+    Status status = read(*handle->object, std::span<quire_event>(events, capacity), std::span<uint8_t>(data, data_capacity), &own);
     if (status.ok() || status.code() == QUIRE_OUT_OF_RANGE || status.code() == QUIRE_DATA_LOSS) c_api::write_info(batch, own);
     return status;
   });
@@ -198,14 +198,21 @@ Status check_encoding(const quire_event_encoding& encoding) {
 quire_code quire_cache_read_events(quire_cache* cache, uint64_t from, quire_event* events, uint64_t capacity, uint8_t* data,
                                    uint64_t data_capacity, quire_event_batch* batch, quire_error* err) {
   return read_events(
-      cache, events, capacity, data, data_capacity, batch, err,
+      cache, "cache", events, capacity, data, data_capacity, batch, err,
       [from](const quire::Cache& object, auto out, auto bytes, auto* own) { return object.read_events(from, out, bytes, own); });
 }
 
 quire_code quire_cache_snapshot_events(quire_cache* cache, quire_event* events, uint64_t capacity, uint8_t* data, uint64_t data_capacity,
                                        quire_event_batch* batch, quire_error* err) {
-  return read_events(cache, events, capacity, data, data_capacity, batch, err,
+  return read_events(cache, "cache", events, capacity, data, data_capacity, batch, err,
                      [](const quire::Cache& object, auto out, auto bytes, auto* own) { return object.snapshot_events(out, bytes, own); });
+}
+
+quire_code quire_tiers_read_events(quire_tiers* tiers, uint32_t tier, uint64_t from, quire_event* events, uint64_t capacity, uint8_t* data,
+                                   uint64_t data_capacity, quire_event_batch* batch, quire_error* err) {
+  return read_events(
+      tiers, "tiers", events, capacity, data, data_capacity, batch, err,
+      [&](const quire::TierSet& object, auto out, auto bytes, auto* own) { return object.read_events(tier, from, out, bytes, own); });
 }
 
 quire_code quire_events_encode(const quire_event* events, uint64_t num_events, const uint8_t* data, uint64_t data_bytes,

@@ -59,6 +59,7 @@ Status read_options(const quire_tiers_options& own, quire::TierSetOptions* out) 
   out->unit_tokens = own.unit_tokens;
   out->ns_per_token = own.ns_per_token;
   out->max_fetches = own.max_fetches;
+  out->event_ring_bytes = own.event_ring_bytes;
   out->clock = quire::Runtime::host_now;
   out->clock_user = out->tiers[0].connector->runtime().get();
   return {};

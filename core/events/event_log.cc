@@ -118,27 +118,20 @@ const EventRecord& EventBuilder::finish() {
   return record_;
 }
 
-EventLog::EventLog(BlockHasher hasher, std::vector<EventGroup> groups)
-    : hasher_(std::move(hasher)), groups_(std::move(groups)), builder_(names) {}
+EventLog::EventLog(BlockHasher hasher, std::vector<EventGroup> groups, uint64_t ring_bytes)
+    : hasher_(std::move(hasher)), groups_(std::move(groups)), builder_(names), ring_(ring_bytes) {}
 
 Result<std::unique_ptr<EventLog>> EventLog::create(const quire_event_options& options, std::vector<EventGroup> groups,
                                                    uint64_t part_slots) {
   auto hasher = BlockHasher::create(options.algorithm, text_of(options.seed));
   if (!hasher.ok()) return hasher.take_status();
-  const uint64_t bytes = round_up(options.ring_bytes == 0 ? uint64_t{16} << 20 : std::min(options.ring_bytes, kMaxSize / 2), 8);
   uint64_t largest = 0;
   for (const EventGroup& g : groups) largest = std::max<uint64_t>(largest, g.block_tokens);
-  // Names of adapter and kind, digests, and the keys of a block beside its tokens.
-  const uint64_t least = 4 * (largest * 8 + uint64_t{3} * 4096);
-  if (bytes < least) {
-    return invalid("options.ring_bytes is %llu, blocks of %llu tokens need at least %llu", static_cast<unsigned long long>(bytes),
-                   static_cast<unsigned long long>(largest), static_cast<unsigned long long>(least));
-  }
-  std::unique_ptr<EventLog> log(new EventLog(std::move(*hasher), std::move(groups)));
+  auto bytes = EventRing::size_of(options.ring_bytes, largest, "options.ring_bytes");
+  if (!bytes.ok()) return bytes.take_status();
+  std::unique_ptr<EventLog> log(new EventLog(std::move(*hasher), std::move(groups), *bytes));
   log->blocks_.resize(part_slots);
   log->buckets_.assign(std::bit_ceil(part_slots + 1), kNone);
-  log->ring_.resize(bytes);
-  log->slots_.resize(bytes / sizeof(quire_event));
   return log;
 }
 
@@ -148,31 +141,6 @@ Digest EventLog::hash_unit(const Digest& parent, std::span<const quire_symbol> s
   const KeySource source{name.adapter, name.salt, items_, {}, 0, 0};
   BlockKeys keys(source, 0, &extra_);
   return hasher_.hash(parent.view(), tokens_, keys.of_block(static_cast<int64_t>(begin), static_cast<int64_t>(begin + symbols.size())));
-}
-
-void EventLog::push(const EventRecord& record) {
-  std::lock_guard lock(mutex_);
-  const uint64_t bytes = sizeof(quire_event) + record.data.size();
-  uint64_t at = tail_;
-  if (bytes > ring_.size()) {  // one block with very many keys: what is older is lost with it
-    skip();
-    return;
-  }
-  const bool wraps = at + bytes > ring_.size();
-  if (wraps) at = 0;
-  while (oldest_ < next_) {
-    const Slot& old = slot(oldest_);
-    const bool overlaps = old.offset < at + bytes && at < old.offset + old.bytes;
-    if (!overlaps && !(wraps && old.offset >= tail_) && next_ - oldest_ < slots_.size()) break;
-    ++oldest_;
-  }
-  quire_event event = record.event;
-  event.number = next_;
-  std::memcpy(ring_.data() + at, &event, sizeof event);
-  if (!record.data.empty()) std::memcpy(ring_.data() + at + sizeof event, record.data.data(), record.data.size());
-  slots_[next_ % slots_.size()] = Slot{at, bytes};
-  ++next_;
-  tail_ = at + bytes;
 }
 
 uint32_t* EventLog::bucket_of(const Digest& digest) { return &buckets_[digest.external_int() & (buckets_.size() - 1)]; }
@@ -227,7 +195,7 @@ void EventLog::removed(uint32_t group, const Digest& digest) {
   record_.event.hash_bytes = digest.size;
   record_.event.block_tokens = groups_[group].block_tokens;
   record_.event.hashes_offset = put(view_of(digest), &record_.data);
-  push(record_);
+  ring_.push(record_);
 }
 
 void EventLog::cleared() {
@@ -235,70 +203,7 @@ void EventLog::cleared() {
   record_.data.clear();
   record_.event = quire_event{};
   record_.event.type = QUIRE_EVENT_CLEARED;
-  push(record_);
-}
-
-void EventLog::lose() {
-  std::lock_guard lock(mutex_);
-  skip();
-}
-
-void EventLog::skip() {
-  oldest_ = ++next_;
-  tail_ = 0;
-}
-
-uint64_t EventLog::next_number() const {
-  std::lock_guard lock(mutex_);
-  return next_;
-}
-
-bool append_event(const quire_event& event, std::span<const uint8_t> data, std::span<quire_event> events, std::span<uint8_t> to,
-                  quire_event_batch* batch) {
-  const bool fits = batch->num_events < events.size() && batch->num_bytes + data.size() <= to.size();
-  if (fits) {
-    quire_event own = event;
-    for (uint64_t quire_event::*offset : {&quire_event::hashes_offset, &quire_event::parent_offset, &quire_event::tokens_offset,
-                                          &quire_event::keys_offset, &quire_event::adapter_offset, &quire_event::kind_offset}) {
-      own.*offset += batch->num_bytes;
-    }
-    events[batch->num_events] = own;
-    if (!data.empty()) std::memcpy(to.data() + batch->num_bytes, data.data(), data.size());
-  }
-  ++batch->num_events;
-  batch->num_bytes += data.size();
-  return fits;
-}
-
-Status EventLog::read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const {
-  std::lock_guard lock(mutex_);
-  batch->oldest = oldest_;
-  batch->next = from;
-  if (from > next_) {
-    return fail(QUIRE_OUT_OF_RANGE, "from is %llu, the next event will be %llu", static_cast<unsigned long long>(from),
-                static_cast<unsigned long long>(next_));
-  }
-  if (from < oldest_) {
-    return fail(QUIRE_DATA_LOSS, "from is %llu, the oldest event in the ring is %llu", static_cast<unsigned long long>(from),
-                static_cast<unsigned long long>(oldest_));
-  }
-  while (batch->next < next_) {
-    const Slot& at = slot(batch->next);
-    quire_event event;
-    std::memcpy(&event, ring_.data() + at.offset, sizeof event);
-    const std::span<const uint8_t> own{ring_.data() + at.offset + sizeof event, at.bytes - sizeof event};
-    const quire_event_batch before = *batch;
-    if (!append_event(event, own, events, data, batch)) {
-      if (before.num_events == 0) {
-        return fail(QUIRE_OUT_OF_RANGE, "event %llu has %zu bytes of data, data_capacity is %zu and capacity %zu",
-                    static_cast<unsigned long long>(batch->next), own.size(), data.size(), events.size());
-      }
-      *batch = before;
-      break;
-    }
-    ++batch->next;
-  }
-  return {};
+  ring_.push(record_);
 }
 
 }  // namespace quire

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <span>
 #include <string>
@@ -18,6 +17,7 @@
 #include "core/base/ids.h"
 #include "core/base/status.h"
 #include "core/events/block_hash.h"
+#include "core/events/event_ring.h"
 
 namespace quire {
 
@@ -57,12 +57,6 @@ class SymbolNames {
   };
   std::vector<Media> media_;  // by first symbol
   std::vector<Root> roots_;
-};
-
-// One event with its data; offsets count from the start of `data`.
-struct EventRecord {
-  quire_event event{};
-  std::vector<uint8_t> data;
 };
 
 // Builds a stored event: start, then for every block its symbols and its digest, then finish.
@@ -119,15 +113,10 @@ class EventLog {
   // It cannot be found any more. Of what was never reported nothing is said now.
   void leave(PartIndex head);
 
-  // The most bytes an event may have; longer runs of blocks are several events.
-  uint64_t most_bytes() const { return ring_.size() / 4; }
-  void push(const EventRecord& record);
+  // Where events go.
+  EventRing& ring() { return ring_; }
+  const EventRing& ring() const { return ring_; }
   void cleared();  // nothing that is named now can be found
-  // There was no memory to record something: readers learn that they have missed it.
-  void lose();
-
-  Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;
-  uint64_t next_number() const;
 
  private:
   struct Block {
@@ -138,15 +127,10 @@ class EventLog {
     bool reported = false;
     uint64_t era = 0;
   };
-  struct Slot {
-    uint64_t offset = 0, bytes = 0;
-  };
-  EventLog(BlockHasher hasher, std::vector<EventGroup> groups);
-  void skip();  // a number without an event: everything before it is lost
+  EventLog(BlockHasher hasher, std::vector<EventGroup> groups, uint64_t ring_bytes);
   void removed(uint32_t group, const Digest& digest);
   uint32_t* bucket_of(const Digest& digest);
   uint32_t alike(const Block& block, uint32_t head, bool reported);
-  const Slot& slot(uint64_t number) const { return slots_[number % slots_.size()]; }
 
   BlockHasher hasher_;
   std::vector<EventGroup> groups_;
@@ -158,16 +142,7 @@ class EventLog {
   std::vector<MediaItem> items_;
   std::vector<ExtraKey> extra_;
   EventRecord record_;
-
-  mutable std::mutex mutex_;  // the ring
-  // Records back to back. One that does not fit before the end starts at 0 again.
-  std::vector<uint8_t> ring_;
-  std::vector<Slot> slots_;  // by number
-  uint64_t oldest_ = 0, next_ = 0, tail_ = 0;
+  EventRing ring_;
 };
-
-// Appends an event to what a caller gave, moving its offsets; false when it does not fit.
-bool append_event(const quire_event& event, std::span<const uint8_t> data, std::span<quire_event> events, std::span<uint8_t> to,
-                  quire_event_batch* batch);
 
 }  // namespace quire

@@ -42,7 +42,7 @@ void EventRecorder::lose_events() {
     if (log_->waits(a.head)) log_->report(a.head);
   }
   announced_.clear();
-  log_->lose();
+  log_->ring().lose();
 }
 
 // Mostly one hash: some group has a block where the parent ends.
@@ -110,9 +110,9 @@ void EventRecorder::report_announced(uint32_t root) {
       add_symbols(announced_[i].node, g, &symbol_path_, &builder);
       builder.add_block(log_->digest(announced_[i].head));
       goes_on = i + 1 < n && announced_[i + 1].group == g && announced_[i + 1].end == announced_[i].end + tokens &&
-                announced_[i].end % tokens == 0 && builder.bytes() <= log_->most_bytes() && log_->report(announced_[i + 1].head);
+                announced_[i].end % tokens == 0 && builder.bytes() <= log_->ring().most_bytes() && log_->report(announced_[i + 1].head);
     }
-    log_->push(builder.finish());
+    log_->ring().push(builder.finish());
   }
   announced_.clear();
 }
@@ -124,7 +124,7 @@ void EventRecorder::report(uint32_t root) {
 Status EventRecorder::read(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const {
   const EventLog* log = readable_.load(std::memory_order_acquire);
   if (log == nullptr) return fail(QUIRE_FAILED_PRECONDITION, "events are not recorded");
-  return log->read(from, out, data, batch);
+  return log->ring().read(from, out, data, batch);
 }
 
 Status EventRecorder::snapshot(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const {
@@ -140,7 +140,7 @@ Status EventRecorder::snapshot(std::span<quire_event> out, std::span<uint8_t> da
   });
   EventBuilder builder(log_->names);
   std::vector<NodeId> path;
-  batch->next = batch->oldest = log_->next_number();
+  batch->next = batch->oldest = log_->ring().next_number();
   bool fits = true;
   for (const Announced& block : all) {
     const NodeId before = block_begin(block.node, block.group);
@@ -157,6 +157,34 @@ Status EventRecorder::snapshot(std::span<quire_event> out, std::span<uint8_t> da
   if (fits) return {};
   return fail(QUIRE_OUT_OF_RANGE, "capacity is %zu and data_capacity %zu, %llu events need %llu bytes", out.size(), data.size(),
               static_cast<unsigned long long>(batch->num_events), static_cast<unsigned long long>(batch->num_bytes));
+}
+
+void EventRecorder::describe(uint32_t group, std::span<const PartIndex> heads, uint64_t most_bytes, std::vector<EventRecord>* out) const {
+  const auto node_of = [&](PartIndex head) {
+    const NodeId node = head.value == kNone ? NodeId(kNone) : pool_.node(head);
+    return node.value == kNone || index_.is_stale(node) || log_->digest(head).size == 0 ? NodeId(kNone) : node;
+  };
+  const uint64_t tokens = config_.groups[group].block_tokens;
+  EventBuilder builder(log_->names);
+  std::vector<NodeId> path;
+  for (size_t i = 0; i < heads.size();) {
+    NodeId node = node_of(heads[i]);
+    if (node.value == kNone) {
+      ++i;
+      continue;
+    }
+    const Digest& parent = log_->parent(heads[i]);
+    builder.start(log_->group(GroupId(group)), GroupId(group), index_.root_of(node), parent.size > 0 ? &parent : nullptr,
+                  index_.tokens(block_begin(node, group)));
+    for (bool goes_on = true; goes_on;) {
+      const uint64_t end = index_.tokens(node);
+      add_symbols(node, group, &path, &builder);
+      builder.add_block(log_->digest(heads[i]));
+      node = ++i < heads.size() ? node_of(heads[i]) : NodeId(kNone);
+      goes_on = node.value != kNone && end % tokens == 0 && index_.tokens(node) == end + tokens && builder.bytes() <= most_bytes;
+    }
+    out->push_back(builder.finish());
+  }
 }
 
 }  // namespace quire

@@ -40,4 +40,10 @@ Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> dat
   return impl_->events.snapshot(out, data, batch);
 }
 
+void Cache::describe_hold(quire_hold_id hold, uint64_t most_bytes, std::vector<EventRecord>* out) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  for (uint32_t g = 0; g < m.facts.num_groups; ++g) m.events.describe(g, m.holds.heads(hold, g), most_bytes, out);
+}
+
 }  // namespace quire

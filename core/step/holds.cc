@@ -115,22 +115,32 @@ Status Holds::info(quire_hold_id id, quire_hold_info* info) const {
   return {};
 }
 
+std::span<const PartIndex> Holds::heads_of(const Hold& hold, uint32_t group) const {
+  size_t at = 0;
+  for (uint32_t g = 0; g < group; ++g) {
+    const Stretch before = blocks_of(g, hold);
+    at += before.end - before.first;
+  }
+  const Stretch blocks = blocks_of(group, hold);
+  return std::span(hold.heads).subspan(at, blocks.end - blocks.first);
+}
+
+std::span<const PartIndex> Holds::heads(quire_hold_id id, uint32_t group) const {
+  const Hold* const hold = find(id);
+  return hold == nullptr ? std::span<const PartIndex>() : heads_of(*hold, group);
+}
+
 Status Holds::ids(quire_hold_id id, uint32_t group, std::span<int32_t> out, uint64_t* count) const {
   const Hold* const hold = find(id);
   if (hold == nullptr) return no_hold(id);
   if (group >= facts_.num_groups) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, facts_.num_groups);
-  size_t at = 0;
-  for (uint32_t g = 0; g < group; ++g) {
-    const Stretch before = blocks_of(g, *hold);
-    at += before.end - before.first;
-  }
-  const Stretch blocks = blocks_of(group, *hold);
-  const size_t n = blocks.end - blocks.first, columns = facts_.groups[group].columns;
+  const std::span<const PartIndex> heads = heads_of(*hold, group);
+  const size_t n = heads.size(), columns = facts_.groups[group].columns;
   *count = n * columns;
   if (out.empty()) return {};
   if (out.size() < n * columns) return fail(QUIRE_OUT_OF_RANGE, "capacity: %zu, the group has %zu ids", out.size(), n * columns);
   for (size_t b = 0; b < n; ++b) {
-    PartIndex part = hold->heads[at + b];
+    PartIndex part = heads[b];
     for (size_t c = 0; c < columns; ++c) {
       out[c * n + b] = part.value == kNone ? 0 : pool_.id_of(GroupId(group), part).value;
       if (part.value != kNone) part = pool_.next_in_block(part);

@@ -41,6 +41,8 @@ class Holds {
   Status info(quire_hold_id id, quire_hold_info* info) const;
   // [column][block]. Errors: NOT_FOUND, OUT_OF_RANGE.
   Status ids(quire_hold_id id, uint32_t group, std::span<int32_t> out, uint64_t* count) const;
+  // Of each of its blocks the first part, kNone where it has none. Empty: there is no such hold.
+  std::span<const PartIndex> heads(quire_hold_id id, uint32_t group) const;
 
   // Adds the references that holds have.
   void count_references(std::vector<uint32_t>* refs) const;
@@ -60,6 +62,7 @@ class Holds {
   Stretch blocks_of(uint32_t group, uint64_t first, uint64_t end, uint64_t encoder) const;
   Stretch blocks_of(uint32_t group, const Hold& hold) const { return blocks_of(group, hold.first, hold.end, hold.encoder); }
   uint64_t num_blocks(uint64_t first, uint64_t end, uint64_t encoder) const;  // in all groups
+  std::span<const PartIndex> heads_of(const Hold& hold, uint32_t group) const;
   Hold* open(uint64_t heads, bool of_unit);
   const Hold* find(quire_hold_id id) const;
   void let_go(Hold* hold);

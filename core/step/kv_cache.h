@@ -13,9 +13,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/events/event_ring.h"
 #include "core/plan/cache_config.h"
 #include "core/plan/capacity.h"
 #include "core/step/step_reader.h"
@@ -108,6 +110,8 @@ class Cache : public StepReader {
   Status name_media(quire_symbol first, std::string_view identifier, int64_t placeholder);
   Status read_events(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
   Status snapshot_events(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
+  // Stored events of what is held, by group. Needs events. std::bad_alloc.
+  void describe_hold(quire_hold_id hold, uint64_t most_bytes, std::vector<EventRecord>* out) const;
 
   void stats(quire_cache_stats* stats) const;
   Status reset();

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
+
+#include "core/base/checked.h"
 
 namespace quire {
 namespace {
@@ -24,6 +28,43 @@ uint64_t Tier::mark(const RecordKey& key) {
   uint64_t value = 0;
   std::memcpy(&value, key.data() + 8, sizeof value);
   return value | 1;
+}
+
+void Tier::remember(const RecordKey& key) {
+  if (is_known(key)) return;
+  known_[slot(key)] = mark(key);
+  if (!named_.empty()) named_[slot(key)] = {};
+}
+
+void Tier::name(const RecordKey& key, Named by) {
+  if (named_.empty()) named_.resize(kKnown);
+  if (is_known(key)) named_[slot(key)] = by;
+}
+
+// What was said to be there is said to be gone, if the ring still knows what was said.
+void Tier::forget(const RecordKey& key) noexcept {
+  if (!is_known(key)) return;
+  known_[slot(key)] = 0;
+  if (named_.empty()) return;
+  const Named named = std::exchange(named_[slot(key)], Named{});
+  try {
+    EventRecord record;
+    for (uint64_t number = named.first; number < named.first + named.num; ++number) {
+      if (!events->copy(number, &record)) continue;
+      const quire_event& stored = record.event;
+      EventRecord gone;
+      gone.event.type = QUIRE_EVENT_REMOVED;
+      gone.event.group = stored.group;
+      gone.event.num_hashes = stored.num_hashes;
+      gone.event.hash_bytes = stored.hash_bytes;
+      gone.event.block_tokens = stored.block_tokens;
+      const uint8_t* const hashes = record.data.data() + stored.hashes_offset;
+      gone.data.assign(hashes, hashes + round_up(uint64_t{stored.num_hashes} * stored.hash_bytes, 8));
+      events->push(gone);
+    }
+  } catch (const std::bad_alloc&) {
+    events->lose();
+  }
 }
 
 void Tier::saw_lookup(int64_t ns) { follow(static_cast<double>(std::max<int64_t>(ns, 1)), &latency_ns_); }

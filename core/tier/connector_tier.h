@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/connector/connector_host.h"
+#include "core/events/event_ring.h"
 #include "core/records/record_header.h"
 
 namespace quire {
@@ -34,10 +35,17 @@ class Tier {
 
   // Records that are there, as far as is known: a hint, of which the latest are remembered.
   bool is_known(const RecordKey& key) const { return known_[slot(key)] == mark(key); }
-  void remember(const RecordKey& key) { known_[slot(key)] = mark(key); }
-  void forget(const RecordKey& key) {
-    if (is_known(key)) known_[slot(key)] = 0;
-  }
+  void remember(const RecordKey& key);
+  void forget(const RecordKey& key) noexcept;
+
+  // Events of what it keeps: null, where they are not recorded. Records that it was given are named
+  // by events that stand in the ring one after the other.
+  std::unique_ptr<EventRing> events;
+  struct Named {
+    uint64_t first = 0;
+    uint32_t num = 0;
+  };
+  void name(const RecordKey& key, Named by);  // a known one
 
   // Of a fetch: fewer say nothing about speed.
   static constexpr uint64_t kTellingBytes{256 << 10};
@@ -86,6 +94,7 @@ class Tier {
   uint32_t reasons_;
   uint64_t max_store_bytes_;
   std::vector<uint64_t> known_;
+  std::vector<Named> named_;  // by slot, where events are recorded
   double ns_per_byte_ = 0, latency_ns_ = 0;
   double certainty_ = 0;                // of ns_per_byte_; 1: of the latest load
   std::array<uint32_t, 2> failures_{};  // in a row, by What

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/checked.h"
+#include "core/plan/limits.h"
 
 namespace quire {
 namespace {
@@ -338,8 +339,33 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
   if (--unit.in_flight == 0 && unit.next_part == state_.plan->parts().size()) close(index);
 }
 
+// The events name all groups; a record is one group's, so that what it lacks later can be taken back.
+void Stores::report(const Unit& unit) noexcept {
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    Tier& tier = *state_.tiers[t];
+    if (tier.events == nullptr || ((unit.tiers & ~unit.failed) >> t & 1) == 0) continue;
+    try {
+      described_.clear();
+      state_.cache->describe_hold(unit.unit.hold, tier.events->most_bytes(), &described_);
+      std::array<Tier::Named, kMaxGroups> named{};
+      for (const EventRecord& record : described_) {
+        const uint64_t number = tier.events->push(record);
+        Tier::Named& of = named[record.event.group];
+        of = {of.num == 0 ? number : of.first, of.num + 1};
+      }
+      for (const TierPart& part : state_.plan->parts()) {
+        if (state_.plan->record_bytes(part, unit.unit.end_token) == 0 || named[part.group].num == 0) continue;
+        tier.name(state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit)), named[part.group]);
+      }
+    } catch (const std::bad_alloc&) {
+      tier.events->lose();
+    }
+  }
+}
+
 void Stores::close(uint32_t index) {
   Unit& unit = units_[index];
+  report(unit);
   (void)state_.cache->hold_end(unit.unit.hold);
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     if ((unit.tiers >> t & 1) == 0) continue;

@@ -56,6 +56,7 @@ class Stores {
   bool describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs);
   Submitted submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
   void close(uint32_t index);
+  void report(const Unit& unit) noexcept;  // as events, to the tiers that have it now
 
   TierState& state_;
   uint64_t largest_unit_ = 0;  // bytes, as far as is known before one is taken
@@ -67,6 +68,7 @@ class Stores {
   std::vector<int32_t> ids_;
   std::vector<PayloadRun> runs_;
   RecordHeader header_;  // of the record that is submitted; its lists keep their memory
+  std::vector<EventRecord> described_;
 };
 
 }  // namespace quire

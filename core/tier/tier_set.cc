@@ -37,6 +37,23 @@ Status check_options(const Config& config, const TierSetOptions& o) {
   return {};
 }
 
+// A ring for each tier that is written. What is only read is somebody else's to report.
+Status make_rings(TierState* state, uint64_t wanted) {
+  if (wanted == 0) return {};
+  quire_event_batch batch{};
+  if (state->cache->read_events(0, {}, {}, &batch).code() == QUIRE_FAILED_PRECONDITION) {
+    return fail(QUIRE_FAILED_PRECONDITION, "options.event_ring_bytes: the cache records no events; enable them first");
+  }
+  uint64_t longest = 0;
+  for (const GroupPlan& g : state->plan->config().groups) longest = std::max<uint64_t>(longest, g.block_tokens);
+  auto bytes = EventRing::size_of(wanted, longest, "options.event_ring_bytes");
+  if (!bytes.ok()) return bytes.take_status();
+  for (const auto& tier : state->tiers) {
+    if (tier->reasons() != 0) tier->events = std::make_unique<EventRing>(*bytes);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, TierSetOptions o) {
@@ -75,6 +92,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
     reasons |= tier.reasons;
     state.tiers.push_back(std::make_unique<Tier>(std::move(tier.connector), std::move(tier.name), tier.reasons, most));
   }
+  QUIRE_RETURN_IF_ERROR(make_rings(&state, o.event_ring_bytes));
   for (const auto& stream : o.streams) {
     auto event = Event::create(stream);
     if (!event.ok()) return event.take_status();
@@ -246,6 +264,15 @@ Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const
 Status TierSet::fetch_cancel(quire_fetch_id fetch) {
   const std::lock_guard guard(lock_);
   return fetches_->cancel(fetch);
+}
+
+// The ring has a lock of its own, so that a reader waits for no call of the tiers.
+Status TierSet::read_events(uint32_t tier, uint64_t from, std::span<quire_event> out, std::span<uint8_t> data,
+                            quire_event_batch* batch) const {
+  if (tier >= state_.tiers.size()) return fail(QUIRE_OUT_OF_RANGE, "tier: %u of %zu", tier, state_.tiers.size());
+  const EventRing* const ring = state_.tiers[tier]->events.get();
+  if (ring == nullptr) return fail(QUIRE_FAILED_PRECONDITION, "tier: no events of tier %u are recorded", tier);
+  return ring->read(from, out, data, batch);
 }
 
 Status TierSet::tier_stats(uint32_t index, quire_tier_stats* stats) const {

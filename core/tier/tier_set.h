@@ -30,6 +30,7 @@ struct TierSetOptions {
   std::vector<uint32_t> tensor_parallel;  // of others whose records are read
   double ns_per_token = 0;
   uint32_t max_fetches = 0;
+  uint64_t event_ring_bytes = 0;  // of each tier that is written; 0 = no events
   quire_clock_fn clock = nullptr;
   void* clock_user = nullptr;
 };
@@ -48,6 +49,8 @@ class TierSet {
   uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);
   Status tier_stats(uint32_t tier, quire_tier_stats* stats) const;
   void stats(quire_tiers_stats* stats) const;
+  // Any thread.
+  Status read_events(uint32_t tier, uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
   // These do not change.
   size_t num_tiers() const { return state_.tiers.size(); }
   const std::string& tier_name(size_t tier) const { return state_.tiers[tier]->name(); }

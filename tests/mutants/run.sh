@@ -57,6 +57,7 @@ tests_of() {  # tests_of FILE
     core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
     core/metrics/*) echo metrics_text ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
+    core/events/event_recorder.cc) echo unit_step model_scenarios model_simulate tier_fetch ;;
     *) echo unit_pool unit_prefix unit_step model_scenarios model_simulate model_exhaustive ;;
   esac
 }

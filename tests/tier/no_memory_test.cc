@@ -56,6 +56,7 @@ std::vector<Case> cases() {
   EngineOptions plain;
   plain.connector = "spared_store";
   plain.layers = {full_layer(), state_layer(), window_layer(40, 4)};
+  plain.event_ring_bytes = 1 << 20;
   EngineOptions other = plain;
   other.block = 32;
   other.layout = "BPJKHTD";

@@ -100,6 +100,12 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   quire_cache* cache = nullptr;
   must(quire_cache_create(clock_.runtime, config, &own, &cache, &err), err, "cache");
   cache_.reset(cache);
+  if (options_.event_ring_bytes != 0 && options_.has_cache_events) {
+    quire_event_options events = QUIRE_INIT(quire_event_options);
+    events.algorithm = QUIRE_HASH_SHA256_CBOR;
+    events.seed = {"7", 1};
+    must(quire_cache_enable_events(cache, &events, &err), err, "events");
+  }
   quire_config_info info = QUIRE_INIT(quire_config_info);
   must(quire_config_get_info(config, &info, &err), err, "info");
   for (uint32_t s = 0; s < info.num_shards; ++s) {
@@ -187,6 +193,7 @@ void Engine::make_tiers() {
   own.ns_per_token = options_.ns_per_token;
   own.tensor_parallel = options_.others.data();
   own.num_tensor_parallel = options_.others.size();
+  own.event_ring_bytes = options_.event_ring_bytes;
   quire_tiers* made = nullptr;
   const quire_code code = quire_tiers_create(cache_.get(), &own, &made, &tiers_error_);
   if (!options_.tiers_may_fail) must(code, tiers_error_, "tiers");

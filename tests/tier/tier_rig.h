@@ -69,6 +69,8 @@ struct EngineOptions {
   bool tiers_may_fail = false;        // what they answered is in tiers_error()
   std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
   bool may_refuse = false;            // the pool may be too small for what is asked for
+  uint64_t event_ring_bytes = 0;      // of each tier; the cache then records events, too: SHA-256, seed "7"
+  bool has_cache_events = true;       // or it does not, although tiers are to
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);

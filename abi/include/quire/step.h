@@ -51,9 +51,9 @@ typedef struct quire_reserve_entry {
 #define QUIRE_ENTRY_MATCH 0x1u
 /* num_tokens reaches the prompt's end. Set it only if no entry of the prompt had MATCH: the symbols
  * of a match say where the prompt ends, also for its later chunks. With MATCH it changes nothing,
- * unless the entry has NO_STOP. A state is kept at the prompt's end, or at a boundary before it.
- * Usually it is the last one. It is up to 2,048 tokens earlier if requests of this cache resume
- * there more often. The chunk in which it lies stops there. */
+ * unless the entry has NO_STOP. A state is kept at the last boundary of the prompt, or at
+ * one up to 2,048 tokens earlier if requests of this cache resume there more often. The chunk in
+ * which that boundary lies stops there. */
 #define QUIRE_ENTRY_PROMPT_END 0x2u
 /* num_tokens is not cut. A state is then kept only if num_tokens ends on a boundary. */
 #define QUIRE_ENTRY_NO_STOP 0x4u
@@ -151,8 +151,9 @@ typedef struct quire_commit_entry {
   uint32_t num_accepted;
 } quire_commit_entry;
 
-/* Commits the oldest step in flight. entries are its admitted rows in row order. The call publishes
- * complete blocks, releases blocks that left the live range, and takes checkpoints.
+/* Commits the oldest step in flight. entries are its rows: the entries that quire_reserve admitted,
+ * in their order. The call publishes complete blocks, releases blocks that left the live range, and
+ * takes checkpoints.
  * - Rows of sequences that were finished or preempted in the meantime must be given, too. Their
  *   results are dropped.
  * - With recurrent layers num_accepted is 0 or all. A row of at most num_state_branches + 1 tokens

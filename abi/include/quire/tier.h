@@ -26,6 +26,7 @@
 #define QUIRE_TIER_H_
 
 #include <quire/connector.h>
+#include <quire/events.h>
 #include <quire/hold.h>
 #include <quire/memory.h>
 
@@ -86,6 +87,9 @@ typedef struct quire_tiers_options {
    * NULL, 0 = only our own size is read. */
   const uint32_t *tensor_parallel;
   uint64_t num_tensor_parallel;
+  /* Memory of the ring of events of each tier that writes; see quire_tiers_read_events. 0 = no
+   * events. */
+  uint64_t event_ring_bytes;
 } quire_tiers_options;
 
 /* Creates the tiers of a cache, one quire_tiers per cache. They take its units from now on: while
@@ -93,12 +97,13 @@ typedef struct quire_tiers_options {
  * keeps cache, memories, streams and connectors.
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
- * unit_tokens that are larger than a connector's max_object_bytes), FAILED_PRECONDITION (the cache
- * has no prefix reuse, or has tiers already; a connector has tickets in flight, or is used by
- * other tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED
- * (device memory; cross attention; EVICTING with draft layers; a connector without host memory,
- * with keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256),
- * and the connectors'. */
+ * unit_tokens that are larger than a connector's max_object_bytes; a ring too small for one block),
+ * FAILED_PRECONDITION (the cache has no prefix reuse, has tiers already, or records no events for
+ * event_ring_bytes; a connector has tickets in flight, or is used by other tiers),
+ * NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (device memory;
+ * cross attention; EVICTING with draft layers; a connector without host memory, with keys shorter
+ * than 32 bytes or with objects shorter than one block; built without SHA-256), and the
+ * connectors'. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
@@ -239,6 +244,23 @@ typedef struct quire_tiers_stats {
  * Thread: any thread. Blocking: for moments. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats *stats,
                                            quire_error *err);
+
+/* Copies events of a tier from number `from` on, as quire_cache_read_events does those of the
+ * cache: the same names, groups and form. Each tier counts its own numbers from 0.
+ * - STORED: the tier has these blocks now. It comes when the last object of their unit was written,
+ *   or was found to exist.
+ * - REMOVED: a fetch found an object of theirs missing or damaged. What a connector evicts is
+ *   noticed only then, and only if its STORED is still in the ring. So a reader takes these events
+ *   as hints, and forgets what is old.
+ * Blocks that others wrote are theirs to report.
+ * Thread: any thread. Blocking: while other events are copied.
+ * Errors: as quire_cache_read_events, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
+ * event_ring_bytes; a tier that is only read). There are no snapshots: after DATA_LOSS go on at
+ * batch->oldest. */
+QUIRE_API quire_code quire_tiers_read_events(quire_tiers *tiers, uint32_t tier, uint64_t from,
+                                             quire_event *events, uint64_t capacity, uint8_t *data,
+                                             uint64_t data_capacity, quire_event_batch *batch,
+                                             quire_error *err);
 
 /* What the header of a record says. A record is what a tier keeps as one object: blocks that one
  * group has on one shard, of the tokens of a unit, or a state. Info. */

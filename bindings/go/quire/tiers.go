@@ -57,6 +57,8 @@ type TiersOptions struct {
 	// Other tensor-parallel sizes whose records are read, too: at most 8, each 1 to 1024. They are
 	// asked for where records of this process's own size are missing.
 	TensorParallel []uint32
+	// Memory of the ring of events of each tier that writes; see ReadTierEvents. 0 = no events.
+	EventRingBytes uint64
 }
 
 // What C has and what it uses. It has no way back to the cache, which keeps it: see keeping.
@@ -168,6 +170,7 @@ func NewTiers(cache *Cache, options TiersOptions) (*Tiers, error) {
 		sizes[i] = C.uint32_t(size)
 	}
 	o.tensor_parallel, o.num_tensor_parallel = copied(&a, sizes), C.uint64_t(len(sizes))
+	o.event_ring_bytes = C.uint64_t(options.EventRingBytes)
 	if err := a.missing(); err != nil {
 		return nil, err
 	}
@@ -221,6 +224,17 @@ func (t *Tiers) Share() *Tiers {
 	runtime.KeepAlive(t)
 	t.kept.add(set)
 	return &Tiers{set, t.kept}
+}
+
+// ReadTierEvents copies events of what a tier keeps, from a number on, as Cache.ReadEvents those of
+// the cache. Any goroutine. FailedPrecondition: no EventRingBytes, or the tier is only read. There
+// are no snapshots: after DataLoss go on at Batch().Oldest.
+func (t *Tiers) ReadTierEvents(tier uint32, from uint64, into *EventBuffer) error {
+	return into.read(func(events *C.quire_event, n C.uint64_t, data *C.uint8_t, bytes C.uint64_t, batch *C.quire_event_batch) error {
+		return t.ask(func(t *C.quire_tiers, err *C.quire_error) C.quire_code {
+			return C.quire_tiers_read_events(t, C.uint32_t(tier), C.uint64_t(from), events, n, data, bytes, batch, err)
+		})
+	})
 }
 
 func (t *Tiers) ask(body func(t *C.quire_tiers, err *C.quire_error) C.quire_code) error {

@@ -58,6 +58,52 @@ func TestWhatATierStoredComesBack(t *testing.T) {
 	e.close()
 }
 
+func TestEventsOfATierAreThoseOfTheCache(t *testing.T) {
+	e := newEngine(16)
+	if err := e.cache.EnableEvents(EventOptions{Algorithm: HashSHA256CBOR, Seed: "7"}); err != nil {
+		t.Fatal(err)
+	}
+	host := e.host()
+	o := e.options(host)
+	o.EventRingBytes = 1 << 20
+	tiers := must(NewTiers(e.cache, o))
+	host.Close()
+	e.compute(t, must(e.cache.NewSequence(Identity{})), counting(100, 120), 119)
+	settled(t, tiers, 3)
+	cached, kept := must(NewEventBuffer(32, 8192)), must(NewEventBuffer(32, 8192))
+	if err := e.cache.ReadEvents(0, cached); err != nil {
+		t.Fatal(err)
+	}
+	if err := tiers.ReadTierEvents(0, 0, kept); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, event := range cached.Events() {
+		all := cached.Hashes(&event)
+		for i := 0; i < len(all); i += int(event.HashBytes) {
+			names[string(all[i:i+int(event.HashBytes)])] = true
+		}
+	}
+	n := 0
+	for _, event := range kept.Events() {
+		all := kept.Hashes(&event)
+		for i := 0; i < len(all); i += int(event.HashBytes) {
+			if !names[string(all[i:i+int(event.HashBytes)])] {
+				t.Error("a tier names a block that the cache does not know")
+			}
+			n++
+		}
+	}
+	if n != 6 { // three units of 32 tokens
+		t.Error(n)
+	}
+	if err := tiers.ReadTierEvents(1, 0, kept); !errors.Is(err, OutOfRange) {
+		t.Error(err)
+	}
+	tiers.Close()
+	e.close()
+}
+
 func TestAnotherProcessFindsWhatADirectoryHas(t *testing.T) {
 	config := fmt.Sprintf(`{"directory": %q, "bytes": "16MiB"}`, t.TempDir())
 	text := counting(7, 100)

@@ -78,9 +78,9 @@ pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
 pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
 pub const QUIRE_CONV1D_SILU: u32 = 1;
 pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
-pub const QUIRE_UNIT_HAS_STATE: u32 = 1;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
+pub const QUIRE_UNIT_HAS_STATE: u32 = 1;
 pub const QUIRE_PIN_HARD: u32 = 255;
 pub type quire_code = i32;
 pub const QUIRE_OK: quire_code_e = 0;
@@ -1478,6 +1478,103 @@ pub struct quire_connector_stats {
     pub lookup_ns: u64,
 }
 zeroed!(quire_connector_stats);
+pub type quire_hash_algorithm = i32;
+pub const QUIRE_HASH_SHA256_CBOR: quire_hash_algorithm_e = 1;
+pub const QUIRE_HASH_XXHASH_CBOR: quire_hash_algorithm_e = 2;
+pub const QUIRE_HASH_SHA256_PICKLE: quire_hash_algorithm_e = 3;
+pub const QUIRE_HASH_XXHASH_PICKLE: quire_hash_algorithm_e = 4;
+pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = -2147483647;
+pub type quire_hash_algorithm_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_hash_media {
+    pub position: u64,
+    pub length: u64,
+    pub identifier_offset: u64,
+    pub identifier_bytes: u64,
+}
+zeroed!(quire_hash_media);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_hash_options {
+    pub struct_size: u32,
+    pub algorithm: quire_hash_algorithm,
+    pub seed: quire_str,
+    pub block_tokens: u32,
+    pub flags: u32,
+    pub adapter: quire_str,
+    pub salt: quire_str,
+    pub media: *const quire_hash_media,
+    pub num_media: u64,
+    pub identifiers: quire_str,
+    pub embeds: *const ::std::os::raw::c_void,
+    pub embed_rows: u64,
+    pub embed_row_bytes: u64,
+    pub parent: *const u8,
+    pub first_token: u64,
+}
+zeroed!(quire_hash_options);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event_options {
+    pub struct_size: u32,
+    pub algorithm: quire_hash_algorithm,
+    pub seed: quire_str,
+    pub ring_bytes: u64,
+}
+zeroed!(quire_event_options);
+pub type quire_event_type = i32;
+pub const QUIRE_EVENT_STORED: quire_event_type_e = 1;
+pub const QUIRE_EVENT_REMOVED: quire_event_type_e = 2;
+pub const QUIRE_EVENT_CLEARED: quire_event_type_e = 3;
+pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = -2147483647;
+pub type quire_event_type_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event {
+    pub number: u64,
+    pub type_: quire_event_type,
+    pub group: u32,
+    pub hash_bytes: u32,
+    pub num_hashes: u32,
+    pub hashes_offset: u64,
+    pub parent_offset: u64,
+    pub parent_bytes: u32,
+    pub block_tokens: u32,
+    pub tokens_offset: u64,
+    pub num_tokens: u64,
+    pub keys_offset: u64,
+    pub keys_bytes: u64,
+    pub adapter_offset: u64,
+    pub adapter_number: u64,
+    pub adapter_bytes: u32,
+    pub kind_bytes: u32,
+    pub kind_offset: u64,
+    pub window: u64,
+}
+zeroed!(quire_event);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event_batch {
+    pub struct_size: u32,
+    pub reserved0: u32,
+    pub num_events: u64,
+    pub num_bytes: u64,
+    pub next: u64,
+    pub oldest: u64,
+}
+zeroed!(quire_event_batch);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_event_encoding {
+    pub struct_size: u32,
+    pub flags: u32,
+    pub time: f64,
+    pub rank: i64,
+    pub medium: quire_str,
+    pub locality: quire_str,
+}
+zeroed!(quire_event_encoding);
 pub type quire_hold_id = u64;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1551,6 +1648,7 @@ pub struct quire_tiers_options {
     pub reserved0: u32,
     pub tensor_parallel: *const u32,
     pub num_tensor_parallel: u64,
+    pub event_ring_bytes: u64,
 }
 zeroed!(quire_tiers_options);
 pub type quire_fetch_id = u64;
@@ -1667,103 +1765,6 @@ pub const QUIRE_METRICS_OPENMETRICS: quire_metrics_format_e = 1;
 pub const QUIRE_METRICS_PROMETHEUS: quire_metrics_format_e = 2;
 pub const QUIRE_METRICS_FORMAT_FORCE32: quire_metrics_format_e = -2147483647;
 pub type quire_metrics_format_e = ::std::os::raw::c_int;
-pub type quire_hash_algorithm = i32;
-pub const QUIRE_HASH_SHA256_CBOR: quire_hash_algorithm_e = 1;
-pub const QUIRE_HASH_XXHASH_CBOR: quire_hash_algorithm_e = 2;
-pub const QUIRE_HASH_SHA256_PICKLE: quire_hash_algorithm_e = 3;
-pub const QUIRE_HASH_XXHASH_PICKLE: quire_hash_algorithm_e = 4;
-pub const QUIRE_HASH_ALGORITHM_FORCE32: quire_hash_algorithm_e = -2147483647;
-pub type quire_hash_algorithm_e = ::std::os::raw::c_int;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_hash_media {
-    pub position: u64,
-    pub length: u64,
-    pub identifier_offset: u64,
-    pub identifier_bytes: u64,
-}
-zeroed!(quire_hash_media);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_hash_options {
-    pub struct_size: u32,
-    pub algorithm: quire_hash_algorithm,
-    pub seed: quire_str,
-    pub block_tokens: u32,
-    pub flags: u32,
-    pub adapter: quire_str,
-    pub salt: quire_str,
-    pub media: *const quire_hash_media,
-    pub num_media: u64,
-    pub identifiers: quire_str,
-    pub embeds: *const ::std::os::raw::c_void,
-    pub embed_rows: u64,
-    pub embed_row_bytes: u64,
-    pub parent: *const u8,
-    pub first_token: u64,
-}
-zeroed!(quire_hash_options);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_event_options {
-    pub struct_size: u32,
-    pub algorithm: quire_hash_algorithm,
-    pub seed: quire_str,
-    pub ring_bytes: u64,
-}
-zeroed!(quire_event_options);
-pub type quire_event_type = i32;
-pub const QUIRE_EVENT_STORED: quire_event_type_e = 1;
-pub const QUIRE_EVENT_REMOVED: quire_event_type_e = 2;
-pub const QUIRE_EVENT_CLEARED: quire_event_type_e = 3;
-pub const QUIRE_EVENT_TYPE_FORCE32: quire_event_type_e = -2147483647;
-pub type quire_event_type_e = ::std::os::raw::c_int;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_event {
-    pub number: u64,
-    pub type_: quire_event_type,
-    pub group: u32,
-    pub hash_bytes: u32,
-    pub num_hashes: u32,
-    pub hashes_offset: u64,
-    pub parent_offset: u64,
-    pub parent_bytes: u32,
-    pub block_tokens: u32,
-    pub tokens_offset: u64,
-    pub num_tokens: u64,
-    pub keys_offset: u64,
-    pub keys_bytes: u64,
-    pub adapter_offset: u64,
-    pub adapter_number: u64,
-    pub adapter_bytes: u32,
-    pub kind_bytes: u32,
-    pub kind_offset: u64,
-    pub window: u64,
-}
-zeroed!(quire_event);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_event_batch {
-    pub struct_size: u32,
-    pub reserved0: u32,
-    pub num_events: u64,
-    pub num_bytes: u64,
-    pub next: u64,
-    pub oldest: u64,
-}
-zeroed!(quire_event_batch);
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct quire_event_encoding {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub time: f64,
-    pub rank: i64,
-    pub medium: quire_str,
-    pub locality: quire_str,
-}
-zeroed!(quire_event_encoding);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_load_failure {

@@ -1098,6 +1098,7 @@ layout! {
         reserved0,
         tensor_parallel,
         num_tensor_parallel,
+        event_ring_bytes,
     }
     quire_fetch_result {
         fetch,

@@ -314,30 +314,30 @@ impl Cache {
     }
 }
 
-struct Room {
-    events: *mut Event,
-    capacity: u64,
-    data: *mut u8,
-    bytes: u64,
+pub(crate) struct Room {
+    pub(crate) events: *mut Event,
+    pub(crate) capacity: u64,
+    pub(crate) data: *mut u8,
+    pub(crate) bytes: u64,
 }
 
-impl CacheReader {
-    fn events(
-        into: &mut EventBuffer,
+impl EventBuffer {
+    pub(crate) fn read(
+        &mut self,
         read: impl FnOnce(Room, *mut sys::quire_event_batch, *mut sys::quire_error) -> sys::quire_code,
     ) -> Result<EventBatch> {
-        into.batch = None;
+        self.batch = None;
         let mut raw = EventBatch::empty();
         let room = Room {
-            events: into.events.as_mut_ptr(),
-            capacity: into.events.len() as u64,
-            data: into.data.as_mut_ptr().cast(),
-            bytes: into.data.len() as u64 * 8,
+            events: self.events.as_mut_ptr(),
+            capacity: self.events.len() as u64,
+            data: self.data.as_mut_ptr().cast(),
+            bytes: self.data.len() as u64 * 8,
         };
         match call(|err| read(room, &mut raw, err)) {
             Ok(()) => {
                 let batch = EventBatch::of(&raw);
-                into.batch = Some(batch);
+                self.batch = Some(batch);
                 Ok(batch)
             }
             Err(error) if error.code == crate::Code::OutOfRange => {
@@ -346,13 +346,15 @@ impl CacheReader {
             Err(error) => Err(error),
         }
     }
+}
 
+impl CacheReader {
     /// Events from number `from` on, as many as fit. Allocates nothing.
     ///
     /// # Errors
     /// `FailedPrecondition` (no events), `DataLoss` (overwritten: take a snapshot), `OutOfRange` (not one fits, or from lies ahead).
     pub fn read_events(&self, from: u64, into: &mut EventBuffer) -> Result<EventBatch> {
-        CacheReader::events(into, |room, batch, err| unsafe {
+        into.read(|room, batch, err| unsafe {
             sys::quire_cache_read_events(self.raw(), from, room.events, room.capacity, room.data, room.bytes, batch, err)
         })
     }
@@ -362,7 +364,7 @@ impl CacheReader {
     /// # Errors
     /// As [`CacheReader::read_events`]; `OutOfRange` says what is needed.
     pub fn snapshot_events(&self, into: &mut EventBuffer) -> Result<EventBatch> {
-        CacheReader::events(into, |room, batch, err| unsafe {
+        into.read(|room, batch, err| unsafe {
             sys::quire_cache_snapshot_events(self.raw(), room.events, room.capacity, room.data, room.bytes, batch, err)
         })
     }

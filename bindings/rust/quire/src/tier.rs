@@ -5,6 +5,7 @@ use crate::config::numbers;
 use crate::connector::{Connector, ConnectorHealth};
 use crate::entries::{SequenceId, Symbol};
 use crate::error::{borrow, call, text, Error, Refused, Result};
+use crate::events::{EventBatch, EventBuffer};
 use crate::hold::UnitOptions;
 use crate::memory::{Memory, Stream};
 use crate::runtime::made;
@@ -50,6 +51,8 @@ pub struct TiersOptions<'a> {
     pub max_fetches: u32,
     /// Other tensor-parallel sizes whose records are read, too: at most 8, each 1 to 1024.
     pub tensor_parallel: &'a [u32],
+    /// Memory of the ring of events of each tier that writes; see [`Tiers::read_events`]. 0 = no events.
+    pub event_ring_bytes: u64,
 }
 
 /// A fetch by number. [`Tiers::cancel_fetch`] returns `NotFound` once it has ended.
@@ -246,6 +249,7 @@ impl<'e> Tiers<'e> {
                 reserved0: 0,
                 tensor_parallel: options.tensor_parallel.as_ptr(),
                 num_tensor_parallel: options.tensor_parallel.len() as u64,
+                event_ring_bytes: options.event_ring_bytes,
             };
             let mut out = std::ptr::null_mut();
             call(|err| unsafe { sys::quire_tiers_create(cache.raw(), &raw, &mut out, err) })?;
@@ -314,6 +318,18 @@ impl<'e> Tiers<'e> {
     pub fn tier_name(&self, tier: u32) -> Result<String> {
         let raw: sys::quire_tier_stats = self.raw_stats(tier)?;
         Ok(text(&raw.name))
+    }
+
+    /// Events of what a tier keeps, from number `from` on, as [`crate::CacheReader::read_events`] those of the cache. There are no
+    /// snapshots: after `DataLoss` read on at the batch's `oldest`. Allocates nothing.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` (no `event_ring_bytes`, or the tier is only read), `DataLoss` (overwritten), `OutOfRange` (tier, not one fits, or
+    /// from lies ahead).
+    pub fn read_events(&self, tier: u32, from: u64, into: &mut EventBuffer) -> Result<EventBatch> {
+        into.read(|room, batch, err| unsafe {
+            sys::quire_tiers_read_events(self.raw.as_ptr(), tier, from, room.events, room.capacity, room.data, room.bytes, batch, err)
+        })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut sys::quire_tiers {

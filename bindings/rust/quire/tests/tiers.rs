@@ -140,6 +140,26 @@ fn fetch(tiers: &Tiers<'_>, sequence: SequenceId, prompt: &[Symbol]) -> Fetched 
 }
 
 #[test]
+fn events_of_a_tier_are_those_of_the_cache() {
+    let e = Engine::new(16);
+    e.cache.enable_events(HashAlgorithm::Sha256Cbor, "7", 0).unwrap();
+    let connector = e.connector("host", r#"{"bytes": "4MiB"}"#);
+    let options = TiersOptions { weights: WEIGHTS, unit_tokens: 16, event_ring_bytes: 1 << 20, ..TiersOptions::default() };
+    let tiers = Tiers::new(&e.cache, std::slice::from_ref(&e.memory), &[&e.stream], vec![Tier::new(connector)], &options).unwrap();
+    let sequence = e.cache.create_sequence(None).unwrap();
+    e.compute(sequence, &(100..150).collect::<Vec<Symbol>>());
+    settle(&tiers);
+    let (mut cached, mut kept) = (EventBuffer::new(16, 4096).unwrap(), EventBuffer::new(16, 4096).unwrap());
+    e.cache.reader().read_events(0, &mut cached).unwrap();
+    let batch = tiers.read_events(0, 0, &mut kept).unwrap();
+    assert_eq!(batch.num_events, 3); // one of each unit
+    let names = |buffer: &EventBuffer| buffer.events().iter().flat_map(|event| buffer.hashes(event).to_vec()).collect::<Vec<u8>>();
+    assert_eq!(names(&kept), names(&cached));
+    assert_eq!(tiers.read_events(1, 0, &mut kept).unwrap_err().code, Code::OutOfRange);
+    assert_eq!(tiers.read_events(0, 4, &mut kept).unwrap_err().code, Code::OutOfRange);
+}
+
+#[test]
 fn what_was_computed_comes_back_from_a_tier() {
     let engine = Engine::new(16);
     let tiers = engine.tiers(engine.connector("host", r#"{"bytes": "16MiB"}"#));

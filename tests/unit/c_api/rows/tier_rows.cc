@@ -255,5 +255,21 @@ ROW(quire_record_check) {
   EXPECT_EQ(damaged, 0U);
 }
 
+ROW(quire_tiers_read_events) {
+  auto recorded = sized<quire_event_options>();
+  recorded.algorithm = QUIRE_HASH_SHA256_CBOR;
+  EXPECT_WORKS(quire_cache_enable_events(rig.cache.get(), &recorded, err));
+  Tiers tiers(rig);
+  tiers.options.event_ring_bytes = 1 << 20;
+  quire_tiers* const made = tiers.make(rig);
+  auto batch = sized<quire_event_batch>();
+  std::vector<quire_event> events(4);
+  std::vector<uint64_t> data(64);
+  call.any({"capacity", "data_capacity"}).bad("tier", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call.bad("from", {1, UINT64_MAX}, QUIRE_OUT_OF_RANGE).elements({"events"});
+  call(made, 0U, uint64_t{0}, events.data(), uint64_t{4}, reinterpret_cast<uint8_t*>(data.data()), uint64_t{512}, &batch);
+  EXPECT_EQ(batch.next, 0U);
+}
+
 }  // namespace
 }  // namespace quire::test
