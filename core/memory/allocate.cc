@@ -5,11 +5,10 @@
 
 namespace quire {
 
-Status allocate_on(const Device& device, uint64_t bytes, uint64_t alignment, void** address, uint64_t* held) {
+Status allocate_on(const Device& device, uint64_t bytes, uint64_t alignment, uint32_t kind, void** address, uint64_t* held) {
   quire_error error{};
   error.struct_size = sizeof error;
-  const quire_code code =
-      device.api().mem_alloc(device.get(), bytes, std::max(alignment, device.info().alignment), QUIRE_MEM_DEVICE, address, &error);
+  const quire_code code = device.api().mem_alloc(device.get(), bytes, std::max(alignment, device.info().alignment), kind, address, &error);
   if (code != QUIRE_OK) *address = nullptr;  // whatever a driver wrote there is not ours
   if (code == QUIRE_RESOURCE_EXHAUSTED) {
     quire_device_info now{};

@@ -92,7 +92,7 @@ Result<std::shared_ptr<Buffer>> Buffer::create(std::shared_ptr<Device> device, q
   const quire_code code = on.api().tensor_create(on.get(), &own, QUIRE_MEM_DEVICE, &buffer->allocation_, &buffer->bytes_, &error);
   if (code != QUIRE_OK) buffer->allocation_ = nullptr;  // whatever a driver wrote there is not ours
   if (code == QUIRE_UNIMPLEMENTED) {
-    QUIRE_RETURN_IF_ERROR(allocate_on(on, *bytes, 1, &buffer->allocation_, &buffer->bytes_));
+    QUIRE_RETURN_IF_ERROR(allocate_on(on, *bytes, 1, QUIRE_MEM_DEVICE, &buffer->allocation_, &buffer->bytes_));
     own.data = buffer->allocation_;
   } else if (code != QUIRE_OK) {
     return on.driver().status(code, error);

@@ -48,7 +48,7 @@ Result<std::shared_ptr<Memory>> Memory::create(std::shared_ptr<Device> device, s
     const quire_region_info& want = memory.plan().regions[i];
     Region& region = memory.regions_[i];
     void* address = nullptr;
-    Status status = allocate_on(*memory.device_, want.bytes, want.alignment, &address, &region.bytes);
+    Status status = allocate_on(*memory.device_, want.bytes, want.alignment, QUIRE_MEM_DEVICE, &address, &region.bytes);
     region.address = static_cast<unsigned char*>(address);
     if (!status.ok()) return status;
   }

@@ -38,6 +38,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   const Config* config() const { return config_.get(); }
   uint32_t shard() const { return shard_; }
   const Device& device() const { return *device_; }
+  const std::shared_ptr<Device>& shared_device() const { return device_; }
 
   Status region(uint32_t index, void** address, uint64_t* bytes) const;
   Status paged_kv(uint32_t layer, uint32_t sub, quire_paged_kv* out) const;

@@ -33,7 +33,13 @@ Status read_on(const SessionRead& in, uint64_t size, std::vector<uint8_t>* bytes
 class Restore {
  public:
   Restore(Cache& cache, const TierPlan& plan, const SessionPlace& place, std::span<const ShardBytes> shards, const PrefixName& prefix)
-      : cache_(cache), plan_(plan), place_(place), shards_(shards), prefix_(prefix), coverage_(plan.parts().size()) {}
+      : cache_(cache),
+        plan_(plan),
+        place_(place),
+        shards_(shards),
+        prefix_(prefix),
+        coverage_(plan.parts().size()),
+        moves_(shards.size()) {}
   ~Restore() { give_up(); }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -64,7 +70,7 @@ class Restore {
   uint64_t needed(const TierPart& part, uint64_t block) const;
   const Source& source_for(uint32_t p, const RecordHeader& header, const std::string& name);
   Status note(const RecordHeader& header, const std::string& name);
-  void place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name);
+  Status place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name);
   void place_block(uint32_t p, const Source& source, const RecordHeader& header, const std::vector<bool>& good, uint64_t block);
 
   Cache& cache_;
@@ -83,6 +89,7 @@ class Restore {
   std::map<std::pair<uint32_t, std::string>, Source> sources_;
   std::map<std::string, std::map<uint64_t, uint64_t>> seen_;  // by arrangement: blocks, first to end
   std::vector<PayloadRun> list_;
+  std::vector<std::vector<PayloadRun>> moves_;  // by shard: of one record
   std::vector<uint8_t> start_, payload_;
 };
 
@@ -204,7 +211,7 @@ void Restore::place_block(uint32_t p, const Source& source, const RecordHeader& 
     for (const PayloadRun& run : list_) {
       if (!internal::lies_within(run, payload_.size())) return;
     }
-    internal::copy_runs(shards_[part.shard], list_, 0, true, payload_);
+    moves_[part.shard].insert(moves_[part.shard].end(), list_.begin(), list_.end());
     arrived.token_bytes[block - arrived.first] += source.bytes * tokens;
   };
   list_.clear();
@@ -224,7 +231,8 @@ void Restore::place_block(uint32_t p, const Source& source, const RecordHeader& 
   }
 }
 
-void Restore::place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name) {
+Status Restore::place_record(const RecordHeader& header, const std::vector<bool>& good, const std::string& name) {
+  for (std::vector<PayloadRun>& moves : moves_) moves.clear();
   for (uint32_t p = 0; p < plan_.parts().size(); ++p) {
     const TierPart& part = plan_.parts()[p];
     const Source& source = source_for(p, header, name);
@@ -242,6 +250,8 @@ void Restore::place_record(const RecordHeader& header, const std::vector<bool>& 
       }
     }
   }
+  for (size_t s = 0; s < shards_.size(); ++s) QUIRE_RETURN_IF_ERROR(move_runs(shards_[s], moves_[s], true, payload_));
+  return {};
 }
 
 Status Restore::read(const SessionRead& in, uint64_t* damaged) {
@@ -267,8 +277,7 @@ Status Restore::read(const SessionRead& in, uint64_t* damaged) {
     good[b] = checksum(payload_.data() + b * header->block_bytes, header->block_bytes) == header->checksums[b];
     *damaged += good[b] ? 0 : 1;
   }
-  place_record(*header, good, name);
-  return {};
+  return place_record(*header, good, name);
 }
 
 Status Restore::end(uint64_t* committed) {

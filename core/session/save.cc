@@ -115,7 +115,7 @@ Status Save::write(const SavedRecord& record, const PrefixName& prefix, std::spa
     part.runs.tokens(record.blocks.first * part.block_tokens, record.blocks.end * part.block_tokens, ids, 0, record.blocks.first, &runs_);
   }
   bytes_.resize(header.payload_bytes());
-  internal::copy_runs(shards[part.shard], runs_, 0, false, bytes_);
+  QUIRE_RETURN_IF_ERROR(move_runs(shards[part.shard], runs_, false, bytes_));
   for (uint64_t b = 0; b < header.num_blocks(); ++b) {
     header.checksums.push_back(checksum(bytes_.data() + b * header.block_bytes, header.block_bytes));
   }

@@ -69,6 +69,7 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
 
 bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) const {
   const RecordSource& own = state_.sources->all()[source];
+  if (state_.shards[state_.sources->part_of(source).shard].staging != nullptr) return false;
   if (!own.is_own || record.size != state_.plan->record_bytes(state_.plan->parts()[source], record.end)) return false;
   return state_.arranged[own.twin] == Arranged::kAsOurs || record.size > kMostBytesBeside;  // which can come in no other way
 }
@@ -95,17 +96,24 @@ void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header
 Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
   const bool others = state_.bytes_of_wholes > 0;
   if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
-  t->whole.allocate(size);
-  state_.bytes_of_wholes += size;
+  if (DeviceStaging* const staging = state_.shards[state_.sources->part_of(t->part).shard].staging.get(); staging != nullptr) {
+    auto staged = staging->take(size);
+    if (!staged.ok()) return Submitted::kFailed;
+    if (*staged == nullptr) return Submitted::kFull;
+    t->staged = std::move(*staged);
+  } else {
+    t->whole.allocate(size);
+    state_.bytes_of_wholes += size;
+  }
   choose_ranges(way == LoadWay::kAll, t);
   const Status enlisted = state_.enlist(t);
   if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
-  add_range_runs(t->whole.all(), t->region, t->read, &state_.ticket_runs);
+  add_range_runs(t->record(), t->region, t->read, &state_.ticket_runs);
   return Submitted::kYes;
 }
 
 void Arrivals::choose_ranges(bool all, Transfer* t) const {
-  const uint64_t size = t->whole.size();
+  const uint64_t size = t->record().size();
   t->read.assign(1, {0, size});
   const Sources& sources = *state_.sources;
   const TierPart& part = sources.part_of(t->part);
@@ -173,14 +181,14 @@ quire_code Arrivals::find_good(const Transfer& t, const RecordHeader& header, ui
   for (uint64_t block = 0, at = begin; block < good->size(); ++block, at += header.block_bytes) {
     const auto has = [&](const ByteRange& range) { return range.begin <= at && at + header.block_bytes <= range.end; };
     if (std::none_of(t.read.begin(), t.read.end(), has)) continue;
-    if (checksum(t.whole.data() + at, header.block_bytes) != header.checksums[block]) return QUIRE_DATA_LOSS;
+    if (checksum(t.record().data() + at, header.block_bytes) != header.checksums[block]) return QUIRE_DATA_LOSS;
     (*good)[block] = true;
   }
   return QUIRE_OK;
 }
 
-quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transfer& t, const RecordHeader& header,
-                                const std::vector<bool>& good, std::span<uint8_t> payload, const Fetch& f, bool* otherwise) {
+quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, Transfer* t, const RecordHeader& header, const std::vector<bool>& good,
+                                uint64_t begin, const Fetch& f, bool* otherwise) {
   const TierPart& part = state_.plan->parts()[p];
   list_.clear();
   if (part.is_state) {
@@ -189,7 +197,7 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transf
     runs.state(f.ids[part.group], &list_);
   }
   const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
-  for (const BlockStretch& w : t.wanted) {
+  for (const BlockStretch& w : t->wanted) {
     for (uint64_t b = w.first; b < w.end && !part.is_state; ++b) {
       if (!has_place(f, part, b)) continue;
       const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header.block_tokens;
@@ -198,7 +206,7 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transf
         const uint64_t place = header.index_of(at / other);
         // Also tokens of the block that the window does not reach: others may find the block, and resume behind them.
         if (place == UINT64_MAX) {
-          shorter_[t.part] = static_cast<uint32_t>(other);
+          shorter_[t->part] = static_cast<uint32_t>(other);
           return QUIRE_NOT_FOUND;
         }
         *otherwise = *otherwise || !good[place];
@@ -208,33 +216,54 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, const Transf
   }
   if (*otherwise) return QUIRE_OK;
   for (const PayloadRun& run : list_) {
-    if (!internal::lies_within(run, payload.size())) return QUIRE_DATA_LOSS;
+    if (!internal::lies_within(run, t->record().size() - begin)) return QUIRE_DATA_LOSS;
   }
-  internal::copy_runs(state_.shards[part.shard], list_, 0, true, payload);
+  return place(part.shard, begin, t);
+}
+
+quire_code Arrivals::place(uint32_t shard, uint64_t begin, Transfer* t) {
+  const ShardBytes& bytes = state_.shards[shard];
+  const std::span<uint8_t> record = t->record();
+  if (bytes.staging == nullptr) {
+    internal::copy_runs(bytes, list_, 0, true, record.subspan(begin));
+    return QUIRE_OK;
+  }
+  t->copies.reserve(t->copies.size() + 1);
+  std::shared_ptr<StagedBytes> from = t->staged;
+  if (from == nullptr || &from->staging() != bytes.staging.get()) {  // it came for another shard
+    auto own = bytes.staging->take(record.size());
+    if (!own.ok() || *own == nullptr) return QUIRE_ABORTED;
+    std::copy(record.begin(), record.end(), (*own)->bytes().begin());
+    from = std::move(*own);
+  }
+  auto copy = bytes.staging->copy(list_, true, begin, from.get());
+  if (!copy.ok()) return QUIRE_ABORTED;
+  t->copies.push_back({shard, *copy, std::move(from)});
   return QUIRE_OK;
 }
 
-quire_code Arrivals::scatter(const Transfer& t, Fetch* f, bool* otherwise) {
+quire_code Arrivals::scatter(Transfer* transfer, Fetch* f, bool* otherwise) {
+  const Transfer& t = *transfer;
+  const std::span<uint8_t> record = t.record();
   const RecordSource& source = state_.sources->all()[t.part];
   const TierPart& like = state_.plan->parts()[source.part];
-  const uint64_t size = read_header_bytes(t.whole.all());
-  if (size > t.read[0].end && t.read[0].end < t.whole.size()) {
+  const uint64_t size = read_header_bytes(record);
+  if (size > t.read[0].end && t.read[0].end < record.size()) {
     *otherwise = true;
     return QUIRE_OK;
   }
-  auto header = read_header(t.whole.all());
+  auto header = read_header(record);
   if (!header.ok() || header->key != t.key || header->fingerprint != state_.plan->fingerprint() || header->end_token != t.end) {
     return QUIRE_DATA_LOSS;
   }
   const uint64_t begin = header_bytes(header->shape, header->num_blocks());
-  if (begin + header->payload_bytes() != t.whole.size()) return QUIRE_DATA_LOSS;
+  if (begin + header->payload_bytes() != record.size()) return QUIRE_DATA_LOSS;
   if (header->shape.is_state != like.is_state || part_name(header->shape, like.live) != source.name) return QUIRE_DATA_LOSS;
   std::vector<bool> good;
   if (const quire_code code = find_good(t, *header, begin, &good); code != QUIRE_OK) return code;
   blocks_[t.part] = header->block_tokens;
   const bool as_ours = header->shape == like.shape && header->stretches == t.blocks && header->block_bytes == like.runs.block_bytes();
   state_.arranged[source.twin] = as_ours ? Arranged::kAsOurs : Arranged::kOtherwise;
-  const std::span<uint8_t> payload = t.whole.all().subspan(begin);
   std::vector<Runs> all;
   for (const uint32_t p : source.readers) {
     const Runs runs = runs_for(p, header->shape);
@@ -242,7 +271,7 @@ quire_code Arrivals::scatter(const Transfer& t, Fetch* f, bool* otherwise) {
       return QUIRE_NOT_FOUND;
     if (source.is_own && !cover(p, {runs})) return QUIRE_NOT_FOUND;
     all.push_back(runs);
-    const quire_code code = scatter_to(p, *runs, t, *header, good, payload, *f, otherwise);
+    const quire_code code = scatter_to(p, *runs, transfer, *header, good, begin, *f, otherwise);
     if (code != QUIRE_OK || *otherwise) return code;
   }
   if (t.assembly == kNone) return QUIRE_OK;

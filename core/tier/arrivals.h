@@ -34,7 +34,8 @@ class Arrivals {
   quire_code check(uint32_t slot, const Fetch& f, bool* otherwise);
   // From a record that came beside the pool, or the ranges of it that were chosen. *otherwise: they
   // were the wrong ones.
-  quire_code scatter(const Transfer& t, Fetch* f, bool* otherwise);
+  // Copies to devices are then queued: t->copies.
+  quire_code scatter(Transfer* t, Fetch* f, bool* otherwise);
   // Whether records that others wrote, with the blocks that were seen last, have all of ours that
   // resuming there needs.
   bool has_whole_blocks(const RecordTable& table, uint64_t boundary) const;
@@ -51,9 +52,12 @@ class Arrivals {
   // Which blocks of the payload came; each is as its checksum says, or there is DATA_LOSS.
   quire_code find_good(const Transfer& t, const RecordHeader& header, uint64_t begin,  // of it
                        std::vector<bool>* good) const;
-  quire_code scatter_to(uint32_t part, const RecordRuns& runs, const Transfer& t,   // from it
+  quire_code scatter_to(uint32_t part, const RecordRuns& runs, Transfer* t,         // from it
                         const RecordHeader& header, const std::vector<bool>& good,  // blocks
-                        std::span<uint8_t> payload, const Fetch& f, bool* otherwise);
+                        uint64_t begin,                                             // of the payload
+                        const Fetch& f, bool* otherwise);
+  // From the record into the shard. ABORTED: the device failed, or has no room to copy from.
+  quire_code place(uint32_t shard, uint64_t begin, Transfer* t);
 
   TierState& state_;
   // By part and shape; null: none fit.

@@ -21,6 +21,26 @@ quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens, uint64_t known
   return entry;
 }
 
+void count_failure(TierState& state, const Transfer& t, quire_code code) {
+  Tier& tier = *state.tiers[t.tier];
+  switch (code) {
+    case QUIRE_NOT_FOUND:
+      ++tier.stats.objects_missing;
+      tier.forget(t.key);
+      break;
+    case QUIRE_OUT_OF_RANGE:
+    case QUIRE_DATA_LOSS:
+      ++tier.stats.objects_damaged;
+      tier.forget(t.key);
+      state.remove(t.tier, t.key);
+      break;
+    default:
+      ++tier.stats.objects_failed;
+      if (code != QUIRE_CANCELLED && code != QUIRE_DEADLINE_EXCEEDED) tier.failed(state.now(), Tier::What::kTransfer);
+      break;
+  }
+}
+
 }  // namespace
 
 quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint64_t* committed) {
@@ -216,62 +236,54 @@ void Fetches::note_failure(Fetch* f, const Transfer& t) const {
   for (const BlockStretch& w : t.wanted) f->lost.lose(part.group, w.first, w.end);
 }
 
-void Fetches::count_failure(const Transfer& t, quire_code code) {
-  Tier& tier = *state_.tiers[t.tier];
-  switch (code) {
-    case QUIRE_NOT_FOUND:
-      ++tier.stats.objects_missing;
-      tier.forget(t.key);
-      break;
-    case QUIRE_OUT_OF_RANGE:
-    case QUIRE_DATA_LOSS:
-      ++tier.stats.objects_damaged;
-      tier.forget(t.key);
-      state_.remove(t.tier, t.key);
-      break;
-    default:
-      ++tier.stats.objects_failed;
-      if (code != QUIRE_CANCELLED && code != QUIRE_DEADLINE_EXCEEDED) tier.failed(state_.now(), Tier::What::kTransfer);
-      break;
+void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
+  Transfer& t = state_.transfers->at(slot);
+  Fetch& f = fetches_[t.owner];
+  LoadEnd over{end.code};
+  try {
+    if (over.code == QUIRE_OK && !is_stopping_)
+      over.code = t.record().empty() ? arrivals_.check(slot, f, &over.otherwise) : arrivals_.scatter(&t, &f, &over.otherwise);
+  } catch (const std::bad_alloc&) {
+    over.is_ours = true;
   }
+  over.is_ours = over.is_ours || (end.code == QUIRE_OK && over.code == QUIRE_ABORTED);
+  if (t.copies.empty()) return landed(slot, over);
+  state_.landings.begin(slot, over);  // also of one that has failed: its copies still write
 }
 
-void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
-  const Transfer& t = state_.transfers->at(slot);
-  const uint32_t index = t.owner;
-  Fetch& f = fetches_[index];
-  quire_code code = end.code;
-  bool otherwise = false;
-  bool short_of_memory = false;
-  try {
-    if (code == QUIRE_OK && !is_stopping_)
-      code = t.whole.empty() ? arrivals_.check(slot, f, &otherwise) : arrivals_.scatter(t, &f, &otherwise);
-  } catch (const std::bad_alloc&) {
-    short_of_memory = true;
+void Fetches::landed(uint32_t slot, const LoadEnd& end) noexcept {
+  const uint32_t index = state_.transfers->at(slot).owner;
+  if (index == kNone) {
+    quarantine_.ended(state_.transfers->at(slot).quarantine);
+    return state_.close(slot);
   }
-  f.slots.erase(std::find(f.slots.begin(), f.slots.end(), slot));
-  if (short_of_memory) {
-    ++state_.tiers[t.tier]->stats.objects_failed;
-    note_failure(&f, t);
-  } else if (code == QUIRE_OK && !otherwise) {
-    Tier& tier = *state_.tiers[t.tier];
-    tier.succeeded(Tier::What::kTransfer);
-    ++tier.stats.objects_loaded;
-    tier.stats.bytes_loaded += t.bytes;
-    f.bytes_here += t.bytes;
-    f.bytes_of[t.tier] += t.bytes;
-    f.elapsed_of[t.tier] = state_.now() - f.loading_since;
-  } else if (code != QUIRE_OK) {
-    f.late |= code == QUIRE_DEADLINE_EXCEEDED ? 1u << t.tier : 0;
-    count_failure(t, code);
-    note_failure(&f, t);
-  }
-  const PendingLoad again{t.part, t.end, t.whole.empty() ? LoadWay::kStaged : LoadWay::kAll, t.assembly};
-  state_.close(slot);
-  if (is_stopping_) return;
-  // Its size was that of one that is arranged as was thought, and it is not.
-  if (otherwise && !submit_load(index, again)) f.pending.push_back(again);
-  submit_pending(index);
+  guarded(index, [&] {
+    const Transfer& t = state_.transfers->at(slot);
+    Fetch& f = fetches_[index];
+    f.slots.erase(std::find(f.slots.begin(), f.slots.end(), slot));
+    if (end.is_ours) {
+      ++state_.tiers[t.tier]->stats.objects_failed;
+      note_failure(&f, t);
+    } else if (end.code == QUIRE_OK && !end.otherwise) {
+      Tier& tier = *state_.tiers[t.tier];
+      tier.succeeded(Tier::What::kTransfer);
+      ++tier.stats.objects_loaded;
+      tier.stats.bytes_loaded += t.bytes;
+      f.bytes_here += t.bytes;
+      f.bytes_of[t.tier] += t.bytes;
+      f.elapsed_of[t.tier] = state_.now() - f.loading_since;
+    } else if (end.code != QUIRE_OK) {
+      f.late |= end.code == QUIRE_DEADLINE_EXCEEDED ? 1u << t.tier : 0;
+      count_failure(state_, t, end.code);
+      note_failure(&f, t);
+    }
+    const PendingLoad again{t.part, t.end, t.record().empty() ? LoadWay::kStaged : LoadWay::kAll, t.assembly};
+    state_.close(slot);
+    if (is_stopping_) return;
+    // Its size was that of one that is arranged as was thought, and it is not.
+    if (end.otherwise && !submit_load(index, again)) f.pending.push_back(again);
+    submit_pending(index);
+  });
 }
 
 }  // namespace quire

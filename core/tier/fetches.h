@@ -28,6 +28,8 @@ class Fetches {
   Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns);
   Status cancel(quire_fetch_id fetch);
   void ended(uint32_t slot, const quire_completion& end) noexcept;
+  // A load of which no copy to a device is on its way any more.
+  void landed(uint32_t slot, const LoadEnd& end) noexcept;
   // Moves on what waits for streams or for time.
   void advance() noexcept;
   // Those that have ended, each once.
@@ -73,7 +75,6 @@ class Fetches {
   void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
-  void count_failure(const Transfer& t, quire_code code);
   void note_failure(Fetch* f, const Transfer& t) const;
 
   // Ending.

@@ -14,10 +14,6 @@ Status check_shards(const Config& config, std::span<const std::shared_ptr<Memory
   for (size_t s = 0; s < memories.size(); ++s) {
     if (memories[s]->config() != &config) return invalid("options.memories[%zu]: it is of another config", s);
     if (memories[s]->shard() != s) return invalid("options.memories[%zu]: it is shard %u", s, memories[s]->shard());
-    if (memories[s]->device().info().device_type != QUIRE_DEVICE_CPU) {
-      return fail(QUIRE_UNIMPLEMENTED, "options.memories[%zu]: its bytes are on a device; only host memory can be read and written here",
-                  s);
-    }
   }
   return {};
 }
@@ -33,8 +29,29 @@ Result<std::vector<ShardBytes>> bytes_of_shards(std::span<const std::shared_ptr<
       QUIRE_RETURN_IF_ERROR(memory->region(r, &address, &bytes));
       shard.regions.push_back(static_cast<std::byte*>(address));
     }
+    if (memory->device().info().device_type == QUIRE_DEVICE_CPU) continue;
+    auto staging = DeviceStaging::make(memory);
+    if (!staging.ok()) return staging.take_status();
+    shard.staging = std::move(*staging);
   }
   return shards;
+}
+
+Status move_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, bool to_shard, std::span<uint8_t> payload) {
+  if (runs.empty()) return {};
+  if (bytes.staging == nullptr) {
+    internal::copy_runs(bytes, runs, 0, to_shard, payload);
+    return {};
+  }
+  auto staged = bytes.staging->take(payload.size());
+  if (!staged.ok()) return staged.take_status();
+  if (*staged == nullptr) return fail(QUIRE_RESOURCE_EXHAUSTED, "no room to copy %zu bytes between host and device", payload.size());
+  if (to_shard) std::memcpy((*staged)->bytes().data(), payload.data(), payload.size());
+  auto copy = bytes.staging->copy(runs, to_shard, 0, staged->get());
+  if (!copy.ok()) return copy.take_status();
+  QUIRE_RETURN_IF_ERROR(bytes.staging->wait(*copy));
+  if (!to_shard) std::memcpy(payload.data(), (*staged)->bytes().data(), payload.size());
+  return {};
 }
 
 namespace internal {

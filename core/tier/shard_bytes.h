@@ -14,26 +14,30 @@
 #include "core/memory/shard_memory.h"
 #include "core/records/record_header.h"
 #include "core/records/record_runs.h"
+#include "core/tier/device_staging.h"
 
 namespace quire {
 
 // The regions of one shard.
 struct ShardBytes {
-  std::vector<std::byte*> regions;
+  std::vector<std::byte*> regions;         // on a device: not to be read or written here
   std::vector<std::vector<uint64_t>> ids;  // [tier][region], 0 where bytes need no registration
+  std::unique_ptr<DeviceStaging> staging;  // null: host memory
 };
 
-// One memory and one stream for each shard of the config, all in host memory. Errors:
-// INVALID_ARGUMENT; UNIMPLEMENTED (bytes on a device).
+// One memory and one stream for each shard of the config. Errors: INVALID_ARGUMENT.
 Status check_shards(const Config& config, std::span<const std::shared_ptr<Memory>> memories,
                     std::span<const std::shared_ptr<Stream>> streams);
-// Addresses of the regions; no ids.
+// Addresses of the regions; no ids. Errors: the driver's, for bytes on a device.
 Result<std::vector<ShardBytes>> bytes_of_shards(std::span<const std::shared_ptr<Memory>> memories);
 
 // XXH3-64 of the blocks that the runs bring, in the order of the payload: sum(block of the payload,
 // checksum). Blocks are brought whole. scratch: memory that is used again.
 template <typename Sum>
 void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint64_t block_bytes, std::vector<uint8_t>* scratch, Sum sum);
+
+// Copies between the shard and a payload, and waits for that.
+Status move_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, bool to_shard, std::span<uint8_t> payload);
 
 namespace internal {
 // Whether the runs are dense pieces in the order of the payload.

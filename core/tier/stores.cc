@@ -188,13 +188,53 @@ void Stores::drop(uint32_t index) {
   if (unit.in_flight == 0) close(index);
 }
 
+bool Stores::has_record(const Unit& unit, uint32_t p) const {
+  const TierPart& part = state_.plan->parts()[p];
+  if (part.twin != p || state_.plan->record_bytes(part, unit.unit.end_token) == 0) return false;
+  return !part.is_state || (unit.unit.flags & QUIRE_UNIT_HAS_STATE) != 0;
+}
+
+void Stores::stage(uint32_t index) {
+  const auto parts = static_cast<uint32_t>(state_.plan->parts().size());
+  for (uint32_t p = units_[index].next_part; p < parts; ++p) {
+    Unit& unit = units_[index];
+    if (state_.shards[state_.plan->parts()[p].shard].staging == nullptr || !has_record(unit, p)) continue;
+    unit.staged.resize(parts);
+    if (unit.staged[p].copy != 0) continue;
+    if (!stage_part(&unit, p).ok()) unit.staged[p].copy = UINT64_MAX;  // nobody has such a number
+    if (unit.staged[p].copy == 0) return;                              // no room now
+  }
+}
+
+Status Stores::stage_part(Unit* unit, uint32_t p) {
+  const TierPart& part = state_.plan->parts()[p];
+  DeviceStaging& staging = *state_.shards[part.shard].staging;
+  if (!describe(*unit, part, &header_, &runs_)) return fail(QUIRE_NOT_FOUND, "a block is not there");
+  auto bytes = staging.take(header_.payload_bytes());
+  if (!bytes.ok()) return bytes.take_status();
+  if (*bytes == nullptr) return {};
+  auto copy = staging.copy(runs_, false, 0, bytes->get());
+  if (!copy.ok()) return copy.take_status();
+  unit->staged[p] = {std::move(*bytes), *copy};
+  return {};
+}
+
+bool Stores::is_staged(const Unit& unit, uint32_t p, bool* failed) const {
+  if (p >= unit.staged.size() || unit.staged[p].copy == 0) return false;
+  *failed = unit.staged[p].bytes == nullptr;
+  if (*failed) return false;
+  auto done = state_.shards[state_.plan->parts()[p].shard].staging->is_done(unit.staged[p].copy);
+  *failed = !done.ok();
+  return done.ok() && *done;
+}
+
 bool Stores::start(uint32_t index) {
   const auto parts = static_cast<uint32_t>(state_.plan->parts().size());
+  stage(index);
   for (uint32_t& p = units_[index].next_part; p < parts; ++p) {
     const TierPart& part = state_.plan->parts()[p];
     const quire_unit& unit = units_[index].unit;
-    if (part.twin != p || state_.plan->record_bytes(part, unit.end_token) == 0) continue;
-    if (part.is_state && (unit.flags & QUIRE_UNIT_HAS_STATE) == 0) continue;
+    if (!has_record(units_[index], p)) continue;
     uint32_t lacking = units_[index].lacking;
     const bool goes_on = lacking != 0;
     for (size_t t = 0; !goes_on && t < state_.tiers.size(); ++t) {
@@ -258,14 +298,20 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
   uint32_t full = 0;
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) full |= (tiers >> t & 1) != 0 && !can_submit(t) ? 1u << t : 0;
   if (full == tiers) return full;  // before anything is summed
+  if (state_.shards[part.shard].staging != nullptr) {
+    bool failed = false;
+    if (!is_staged(units_[index], p, &failed)) {
+      if (!failed) return tiers;  // later
+      units_[index].failed |= tiers;
+      return 0;
+    }
+  }
   RecordHeader& header = header_;
   if (!describe(units_[index], part, &header, &runs_)) {
     units_[index].failed |= tiers;
     return 0;
   }
-  header.checksums.assign(header.num_blocks(), 0);
-  sum_blocks(state_.shards[part.shard], runs_, header.block_bytes, &state_.scratch,
-             [&](uint64_t block, uint64_t sum) { header.checksums[block] = sum; });
+  sum(units_[index], p, &header);
   summed_ += header.payload_bytes();
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
     if (((tiers & ~full) >> t & 1) == 0) continue;
@@ -273,7 +319,19 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
     if (submitted == Submitted::kFailed) units_[index].failed |= 1u << t;
     if (submitted == Submitted::kFull) full |= 1u << t;
   }
+  if (full == 0 && p < units_[index].staged.size()) units_[index].staged[p].bytes.reset();  // transfers have it
   return full;
+}
+
+void Stores::sum(const Unit& unit, uint32_t p, RecordHeader* header) {
+  const ShardBytes& shard = state_.shards[state_.plan->parts()[p].shard];
+  header->checksums.assign(header->num_blocks(), 0);
+  if (shard.staging == nullptr) {
+    return sum_blocks(shard, runs_, header->block_bytes, &state_.scratch,
+                      [&](uint64_t block, uint64_t sum) { header->checksums[block] = sum; });
+  }
+  const uint8_t* const bytes = unit.staged[p].bytes->bytes().data();
+  for (uint64_t b = 0; b < header->num_blocks(); ++b) header->checksums[b] = checksum(bytes + b * header->block_bytes, header->block_bytes);
 }
 
 Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {
@@ -295,7 +353,18 @@ Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHea
     state_.ticket_runs.clear();
     add_header_run(own, state_.header_regions[t], &state_.ticket_runs);
     const ShardBytes& shard = state_.shards[part.shard];
-    add_payload_runs(shard, shard.ids[t], runs, transfer.header_bytes, &state_.ticket_runs);
+    if (shard.staging == nullptr) {
+      add_payload_runs(shard, shard.ids[t], runs, transfer.header_bytes, &state_.ticket_runs);
+    } else {
+      transfer.staged = units_[index].staged[p].bytes;
+      if (const Status enlisted = state_.enlist(&transfer); !enlisted.ok()) {
+        state_.close(slot);
+        const bool later = enlisted.code() == QUIRE_RESOURCE_EXHAUSTED && state_.tiers[t]->num_stores > 0;
+        return later ? Submitted::kFull : Submitted::kFailed;
+      }
+      const auto address = reinterpret_cast<uint64_t>(transfer.staged->bytes().data());
+      state_.ticket_runs.push_back({transfer.region, address, header.payload_bytes(), 1, 0, transfer.header_bytes, 0});
+    }
   } catch (...) {
     state_.close(slot);
     throw;

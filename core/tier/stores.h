@@ -25,6 +25,11 @@ class Stores {
   void stop();
 
  private:
+  // The payload of a record, copied from a device.
+  struct Staged {
+    std::shared_ptr<StagedBytes> bytes;
+    uint64_t copy = 0;
+  };
   struct Unit {
     quire_unit unit{};
     uint32_t tiers = 0;                         // bits of those that are to have it
@@ -34,6 +39,7 @@ class Stores {
     uint32_t failed = 0;                        // bits of tiers for which a record was not written
     uint32_t next_part = 0;                     // the first whose records were not all submitted
     uint32_t lacking = 0;                       // of that part: bits of tiers that still wait for its record
+    std::vector<Staged> staged;                 // by part: records of shards on devices; empty: none is
   };
 
   bool take_unit(uint64_t* bytes);
@@ -51,9 +57,16 @@ class Stores {
   void count_sent(Unit* unit, size_t tier, uint64_t bytes);
   void count_all_sent(Unit* unit);
   bool can_submit(uint32_t tier) const;
+  // Begins to copy the records that lie on devices, as far as there is room.
+  void stage(uint32_t index);
+  Status stage_part(Unit* unit, uint32_t part);
+  // Of a record on a device: whether it was copied. *failed: it will not be.
+  bool is_staged(const Unit& unit, uint32_t part, bool* failed) const;
+  bool has_record(const Unit& unit, uint32_t part) const;
   // The tiers that were full.
   uint32_t start_record(uint32_t index, uint32_t part, uint32_t tiers);
   bool describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs);
+  void sum(const Unit& unit, uint32_t part, RecordHeader* header);
   Submitted submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
   void close(uint32_t index);
   void report(const Unit& unit) noexcept;  // as events, to the tiers that have it now

@@ -134,7 +134,7 @@ Status TierSet::register_bytes() {
     for (size_t s = 0; s < state_.shards.size(); ++s) {
       ShardBytes& shard = state_.shards[s];
       std::vector<uint64_t>& ids = shard.ids.emplace_back(shard.regions.size(), 0);
-      for (uint32_t r = 0; registers && r < shard.regions.size(); ++r) {
+      for (uint32_t r = 0; registers && shard.staging == nullptr && r < shard.regions.size(); ++r) {
         void* address = nullptr;
         uint64_t bytes = 0;
         QUIRE_RETURN_IF_ERROR(state_.memories[s]->region(r, &address, &bytes));
@@ -200,6 +200,8 @@ bool TierSet::poll() noexcept {
     } catch (const std::bad_alloc&) {  // for the text of an error
     }
   }
+  uint32_t slot = 0;
+  for (LoadEnd end; state_.landings.take(*state_.transfers, state_.shards, &slot, &end); any = true) fetches_->landed(slot, end);
   return any;
 }
 
@@ -229,7 +231,7 @@ uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results)
     const bool waits = state_.transfers->num_in_use() > 0 || fetches_->num_in_progress() > 0 || stores_.any_waits();
     if (any || timeout_ns == 0 || now >= until || !waits) break;
     const int64_t longest = std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now);
-    const bool has_news = state_.follows_streams() || stores_.any_waits();
+    const bool has_news = state_.follows_streams() || stores_.any_waits() || !state_.landings.empty();
     guard.unlock();  // others read statistics meanwhile
     wait(longest, has_news);
     guard.lock();

@@ -39,7 +39,7 @@ Submitted TierState::submit(uint32_t slot, quire_ticket ticket) {
 Status TierState::enlist(Transfer* transfer) {
   Connector& connector = tiers[transfer->tier]->connector();
   if ((connector.info().flags & QUIRE_CONNECTOR_REGISTERS) == 0) return {};
-  auto region = connector.register_region(transfer->whole.data(), transfer->whole.size(), QUIRE_DEVICE_CPU, 0);
+  auto region = connector.register_region(transfer->record().data(), transfer->record().size(), QUIRE_DEVICE_CPU, 0);
   if (!region.ok()) return region.take_status();
   transfer->region = *region;
   return {};

@@ -8,6 +8,7 @@
 
 #include "core/step/kv_cache.h"
 #include "core/tier/connector_tier.h"
+#include "core/tier/landings.h"
 #include "core/tier/sources.h"
 #include "core/tier/tier_plan.h"
 #include "core/tier/transfer.h"
@@ -34,6 +35,7 @@ struct TierState {
   std::vector<std::unique_ptr<Tier>> tiers;
   std::vector<uint64_t> header_regions;  // by tier
   std::unique_ptr<Transfers> transfers;
+  Landings landings;
   quire_tiers_stats stats{};
   quire_clock_fn clock = nullptr;  // null: CLOCK_MONOTONIC
   void* clock_user = nullptr;

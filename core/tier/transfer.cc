@@ -36,6 +36,8 @@ void Transfers::close(uint32_t slot) {
   ++lives_[slot];
   open_[slot] = false;
   slots_[slot].whole.release();  // rare and large
+  slots_[slot].staged.reset();
+  slots_[slot].copies.clear();
   free_.push_back(slot);
 }
 

@@ -48,6 +48,13 @@ class RawBytes {
   size_t size_ = 0;
 };
 
+// A copy that was queued, and what it reads.
+struct DeviceCopy {
+  uint32_t shard = 0;
+  uint64_t number = 0;
+  std::shared_ptr<StagedBytes> from;
+};
+
 struct Transfer {
   TransferKind kind = TransferKind::kLookup;
   uint32_t tier = 0;
@@ -64,10 +71,16 @@ struct Transfer {
   std::vector<uint8_t> keys;     // look-ups
   std::vector<uint64_t> sizes;   // look-ups: the answers
   RawBytes whole;                // loads of records that are arranged otherwise
-  std::vector<ByteRange> read;   // of `whole`: in order; the first begins with the header
-  uint64_t region = 0;           // of `whole`
-  uint32_t assembly = kNone;     // loads: of the fetch
-  uint64_t quarantine = 0;       // the hold that its end lets go; 0: none
+  // Of a shard on a device: what is stored, or what comes, with its header. Others may have it, too.
+  std::shared_ptr<StagedBytes> staged;
+  std::vector<DeviceCopy> copies;  // loads: to devices, until they are done
+  std::vector<ByteRange> read;     // of `whole`: in order; the first begins with the header
+  uint64_t region = 0;             // of `whole`
+  uint32_t assembly = kNone;       // loads: of the fetch
+  uint64_t quarantine = 0;         // the hold that its end lets go; 0: none
+
+  // Loads that do not come into the pool at once: the record, or room for it.
+  std::span<uint8_t> record() const { return staged != nullptr ? staged->bytes() : whole.all(); }
 };
 
 // Slots of transfers. Each has room for a header, aligned to a page of memory. A slot and its

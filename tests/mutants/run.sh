@@ -54,6 +54,7 @@ tests_of() {  # tests_of FILE
     samples/fleet/*) echo fleet_parts ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
+    core/tier/device_staging.cc) echo tier_device ;;
     core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
     core/metrics/*) echo metrics_text ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
@@ -143,6 +144,11 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     unit_c_api)
       relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
       LD_PRELOAD=$overlay/libquire.so.0 timeout 150 "$build/tests/unit_c_api" >"$overlay/$test.log" 2>&1 ;;
+    tier_device)
+      archive=core relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
+      local fake=$build/tests/kernels/fake_gpu
+      QUIRE_TIER_DRIVER=cuda QUIRE_TIER_DRIVER_PATH=$fake/modules LD_LIBRARY_PATH=$fake/cuda LD_PRELOAD=$overlay/libquire.so.0 \
+        timeout 150 "$build/tests/tier_device" >"$overlay/$test.log" 2>&1 ;;
     tier_* | metrics_text)
       archive=core relink quire "$overlay/libquire.so.0" "$@" >&2 || return 200
       LD_PRELOAD=$overlay/libquire.so.0 timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;

@@ -53,9 +53,8 @@ Clock::Clock(bool is_real) {
   own.header_abi = QUIRE_ABI_VERSION;
   own.flags = QUIRE_RUNTIME_NO_ENV;
   own.num_threads = 1;
-  own.driver = {"cpu", 3};
-  own.driver_path = {QUIRE_MODULES, std::strlen(QUIRE_MODULES)};
-  own.connector_path = own.driver_path;
+  own.connector_path = {QUIRE_MODULES, std::strlen(QUIRE_MODULES)};
+  choose_driver(&own);
   own.clock = [](void* time) { return static_cast<const std::atomic<int64_t>*>(time)->load(); };
   if (is_real) own.clock = [](void* more) { return static_cast<const std::atomic<int64_t>*>(more)->load() + real_time(); };
   own.clock_user = &now;
@@ -132,6 +131,8 @@ Engine::~Engine() {
 
 void Engine::make_places() {
   quire_error err = QUIRE_INIT(quire_error);
+  quire_device_info device = QUIRE_INIT(quire_device_info);
+  must(quire_device_get_info(device_.get(), &device, &err), err, "device info");
   for (uint32_t s = 0; s < memories_.size(); ++s) {
     for (const quire_layer& layer : options_.layers) {
       quire_layer_place at = QUIRE_INIT(quire_layer_place);
@@ -157,6 +158,11 @@ void Engine::make_places() {
       uint64_t bytes = 0;
       must(quire_memory_get_region(memories_[s].get(), region, &address, &bytes, &err), err, "region");
       place.base = static_cast<std::byte*>(address);
+      if (device.device_type != QUIRE_DEVICE_CPU) {
+        std::vector<std::byte>& shadow = shadows_[{s, address}];
+        shadow.resize(bytes);
+        place.base = shadow.data();
+      }
       places_.push_back(std::move(place));
     }
   }
@@ -255,7 +261,8 @@ uint64_t element(uint64_t hash, uint32_t layer, uint64_t tensor, uint64_t index)
 
 }  // namespace
 
-void Engine::read(quire_step step, const Text& text, uint64_t position) const {
+void Engine::read(quire_step step, const Text& text, uint64_t position) {
+  mirror(false);
   const std::vector<uint64_t>& hashes = hashes_of(text);
   for (const Place& place : places_) {
     const Arrays a = arrays_of(step, place);
@@ -293,6 +300,7 @@ void Engine::read(quire_step step, const Text& text, uint64_t position) const {
 }
 
 void Engine::write(quire_step step, const Text& text, uint64_t position, uint64_t end) {
+  mirror(false);
   const std::vector<uint64_t>& hashes = hashes_of(text);
   for (const Place& place : places_) {
     const Arrays a = arrays_of(step, place);
@@ -317,6 +325,7 @@ void Engine::write(quire_step step, const Text& text, uint64_t position, uint64_
       }
     }
   }
+  mirror(true);
 }
 
 quire_step Engine::reserve(quire_sequence_id sequence, const Text& text, bool match, uint32_t tokens, quire_reserve_result* result) {

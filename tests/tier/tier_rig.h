@@ -34,6 +34,10 @@ struct Releases {
 template <typename T, void (*Release)(T*)>
 using Owned = std::unique_ptr<T, Releases<T, Release>>;
 
+// The CPU's, or the one that QUIRE_TIER_DRIVER names, of the folder QUIRE_TIER_DRIVER_PATH. Its bytes
+// may lie on a device that the host cannot read.
+void choose_driver(quire_runtime_options* options);
+
 // Time that tests move. A real one goes by itself, and tests move it on by `now`.
 struct Clock {
   std::atomic<int64_t> now{1'000'000};
@@ -153,7 +157,7 @@ class Engine {
     uint32_t shard = 0, layer = 0, group = 0, column = 0;
     quire_kv_view kv{};  // num_sides 0: a state
     std::vector<quire_state_view> states;
-    std::byte* base = nullptr;
+    std::byte* base = nullptr;  // of the region, or of its shadow
   };
   struct Arrays {                // of a step of one row, lowered
     std::vector<int32_t> table;  // [column][pitch]
@@ -170,7 +174,9 @@ class Engine {
   // As an engine does it that keeps tables on a device: it uploads what the step lists. What
   // kernels may read is then there.
   void upload(quire_step step, quire_sequence_id sequence);
-  void read(quire_step step, const Text& text, uint64_t position) const;
+  void read(quire_step step, const Text& text, uint64_t position);
+  // Regions on a device have shadows in host memory, which the stamps are written to and read from.
+  void mirror(bool to_device);
   void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
   static uint64_t stamp(const std::vector<uint64_t>& hashes, const Place& place, uint64_t token, uint32_t side, uint32_t head);
 
@@ -187,7 +193,8 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
-  Text restored_;  // symbols of the last session
+  std::map<std::pair<size_t, void*>, std::vector<std::byte>> shadows_;  // by shard and address
+  Text restored_;                                                       // symbols of the last session
   // Tables [column][pitch], by sequence and group.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
 };

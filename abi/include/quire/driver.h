@@ -127,7 +127,9 @@ typedef struct quire_driver_options {
 
 /* Memory kinds of mem_alloc. */
 #define QUIRE_MEM_DEVICE 0x1u
-#define QUIRE_MEM_HOST 0x2u        /* pinned if the device supports it */
+/* Host memory that copy can read and write; pinned if the device supports it. Tiers of a pool in
+ * device memory move their bytes through it. */
+#define QUIRE_MEM_HOST 0x2u
 
 /* The table of a driver. Entries return QUIRE_OK, or another code with *err filled. Entries marked
  * "required" must be present. */

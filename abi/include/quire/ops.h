@@ -253,7 +253,8 @@ typedef struct quire_selective_scan {
 /* Softplus: d = log(1 + exp(dt + dt_bias)). */
 #define QUIRE_SELECTIVE_SCAN_SOFTPLUS 0x1u
 
-/* One run of bytes to copy within one device. Frozen, 24 bytes. */
+/* One run of bytes to copy. Its addresses are in memory of the device, or in host memory of its
+ * driver (QUIRE_MEM_HOST). Frozen, 24 bytes. */
 typedef struct quire_copy_run {
   uint64_t source;                 /* address */
   uint64_t destination;            /* address */

@@ -100,10 +100,10 @@ typedef struct quire_tiers_options {
  * unit_tokens that are larger than a connector's max_object_bytes; a ring too small for one block),
  * FAILED_PRECONDITION (the cache has no prefix reuse, has tiers already, or records no events for
  * event_ring_bytes; a connector has tickets in flight, or is used by other tiers),
- * NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (device memory;
- * cross attention; EVICTING with draft layers; a connector without host memory, with keys shorter
- * than 32 bytes or with objects shorter than one block; built without SHA-256), and the
- * connectors'. */
+ * NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (cross
+ * attention; EVICTING with draft layers; a connector without host memory, with keys shorter than 32
+ * bytes or with objects shorter than one block; built without SHA-256), and the connectors' and the
+ * driver's. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */

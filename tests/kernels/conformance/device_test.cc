@@ -169,6 +169,38 @@ TEST(Bytes, CopyRuns) {
   EXPECT_EQ(driver().api->copy(driver().stream, nullptr, 0, &err), QUIRE_OK);
 }
 
+// As tiers move the bytes of a pool: through host memory of the driver.
+TEST(Bytes, CopyBetweenHostAndDevice) {
+  QUIRE_NEEDS(copy);
+  QUIRE_NEEDS(mem_alloc);
+  QUIRE_NEEDS(mem_free);
+  constexpr uint64_t kBytes = uint64_t{6} << 20, kLarge = kBytes - (uint64_t{1} << 20);
+  quire_error err = fresh_error();
+  void* host = nullptr;
+  void* device = nullptr;
+  ASSERT_EQ(driver().api->mem_alloc(driver().device, 2 * kBytes, 4096, QUIRE_MEM_HOST, &host, &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->mem_alloc(driver().device, kBytes, 4096, QUIRE_MEM_DEVICE, &device, &err), QUIRE_OK) << err.message;
+  auto* const from = static_cast<uint8_t*>(host);
+  uint8_t* const back = from + kBytes;
+  for (uint64_t i = 0; i < kBytes; ++i) from[i] = static_cast<uint8_t>(mixed(7, i / 8) >> (8 * (i % 8)));
+  memset(back, 0xcc, kBytes);
+  // One large run, then many small ones of odd sizes.
+  std::vector<quire_copy_run> there = {{reinterpret_cast<uintptr_t>(from), reinterpret_cast<uintptr_t>(device), kLarge}};
+  for (uint64_t at = kLarge, n = 0; at < kBytes; ++n) {
+    const uint64_t bytes = std::min(1 + mixed(3, n) % 5000, kBytes - at);
+    there.push_back({reinterpret_cast<uintptr_t>(from) + at, reinterpret_cast<uintptr_t>(device) + at, bytes});
+    at += bytes;
+  }
+  std::vector<quire_copy_run> here;
+  for (const quire_copy_run& run : there) here.push_back({run.destination, run.source + kBytes, run.bytes});
+  ASSERT_EQ(driver().api->copy(driver().stream, there.data(), there.size(), &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->copy(driver().stream, here.data(), here.size(), &err), QUIRE_OK) << err.message;
+  ASSERT_EQ(driver().api->stream_synchronize(driver().stream, -1, &err), QUIRE_OK) << err.message;
+  EXPECT_EQ(memcmp(from, back, kBytes), 0);
+  driver().api->mem_free(driver().device, device, kBytes, QUIRE_MEM_DEVICE);
+  driver().api->mem_free(driver().device, host, 2 * kBytes, QUIRE_MEM_HOST);
+}
+
 TEST(Bytes, Fill) {
   QUIRE_NEEDS(fill);
   Array<uint8_t> target(2 << 20, 0xcc);

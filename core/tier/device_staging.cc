@@ -1,0 +1,154 @@
+#include "core/tier/device_staging.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "core/memory/allocate.h"
+
+namespace quire {
+
+StagedBytes::~StagedBytes() { staging_.give_back(place_, copy_); }
+
+Result<std::unique_ptr<DeviceStaging>> DeviceStaging::make(std::shared_ptr<Memory> memory) {
+  auto stream = Stream::create(memory->shared_device(), 0);
+  if (!stream.ok()) return stream.take_status();
+  const size_t regions = memory->config()->shards[memory->shard()].regions.size();
+  std::unique_ptr<DeviceStaging> made(new DeviceStaging(std::move(memory), std::move(*stream)));
+  for (uint32_t r = 0; r < regions; ++r) {
+    void* address = nullptr;
+    uint64_t bytes = 0;
+    QUIRE_RETURN_IF_ERROR(made->memory_->region(r, &address, &bytes));
+    made->regions_.push_back(static_cast<unsigned char*>(address));
+  }
+  return made;
+}
+
+DeviceStaging::~DeviceStaging() {
+  (void)stream_->synchronize(-1);
+  for (const Place& place : places_) release(place.bytes);
+}
+
+void DeviceStaging::release(std::span<uint8_t> bytes) noexcept {
+  const Device& device = memory_->device();
+  device.api().mem_free(device.get(), bytes.data(), bytes.size(), QUIRE_MEM_HOST);
+  held_ -= bytes.size();
+}
+
+void DeviceStaging::give_back(std::span<uint8_t> place, uint64_t copy) noexcept {
+  places_.push_back({place, copy});  // take() has made room for it
+  --num_taken_;
+}
+
+std::span<uint8_t> DeviceStaging::reuse(uint64_t bytes) {
+  const auto fits = [&](const Place& place) { return place.copy <= done_ && place.bytes.size() == bytes; };
+  const auto at = std::find_if(places_.begin(), places_.end(), fits);
+  if (at == places_.end()) return {};
+  const std::span<uint8_t> found = at->bytes;
+  *at = places_.back();
+  places_.pop_back();
+  return found;
+}
+
+Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes) {
+  auto looked = is_done(queued_);  // what is done is free
+  if (!looked.ok()) return looked.take_status();
+  const uint64_t wanted = std::bit_ceil(std::max<uint64_t>(bytes, 4096));  // few sizes, so that places fit again
+  std::span<uint8_t> place = reuse(wanted);
+  // Places of other sizes go before there is too much.
+  for (size_t i = 0; place.empty() && held_ + wanted > kMostBytes && i < places_.size();) {
+    if (places_[i].copy > done_) {
+      ++i;
+      continue;
+    }
+    release(places_[i].bytes);
+    places_[i] = places_.back();
+    places_.pop_back();
+  }
+  if (place.empty() && held_ > 0 && held_ + wanted > kMostBytes) return std::shared_ptr<StagedBytes>();
+  places_.reserve(places_.size() + num_taken_ + 1);
+  if (place.empty()) {
+    void* address = nullptr;
+    uint64_t held = 0;
+    Status allocated = allocate_on(memory_->device(), wanted, 4096, QUIRE_MEM_HOST, &address, &held);
+    held_ += held;
+    place = {static_cast<uint8_t*>(address), held};
+    if (!allocated.ok()) {
+      if (held > 0) release(place);
+      return allocated;
+    }
+  }
+  ++num_taken_;
+  try {
+    return std::make_shared<StagedBytes>(*this, place, bytes);
+  } catch (const std::bad_alloc&) {
+    give_back(place, 0);
+    throw;
+  }
+}
+
+Result<uint64_t> DeviceStaging::copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first, StagedBytes* staged) {
+  if (is_lost_) return lost();
+  Copy copy;
+  if (!spare_.empty()) {
+    copy = std::move(spare_.back());
+    spare_.pop_back();
+  } else {
+    auto event = Event::create(stream_);
+    if (!event.ok()) return event.take_status();
+    copy.event = std::move(*event);
+  }
+  copy.runs.clear();
+  for (const PayloadRun& run : runs) {
+    for (uint64_t i = 0; i < run.count; ++i) {
+      const auto own = reinterpret_cast<uint64_t>(regions_[run.region] + run.offset + i * static_cast<uint64_t>(run.stride));
+      const auto host =
+          reinterpret_cast<uint64_t>(staged->bytes().data() + first + run.payload_offset + i * static_cast<uint64_t>(run.payload_stride));
+      copy.runs.push_back({to_shard ? host : own, to_shard ? own : host, run.bytes});
+    }
+  }
+  spare_.reserve(spare_.size() + under_way_.size() + 1);
+  under_way_.push_back(std::move(copy));
+  const Copy& queued = under_way_.back();
+  staged->copy_ = ++queued_;
+  is_lost_ = true;  // unless the event is recorded: also where there is no memory for the text of an error
+  Status status = stream_->copy(queued.runs.data(), queued.runs.size());
+  // A driver that refuses may have queued a part: the list is lent until the event says otherwise.
+  Status recorded = queued.event->record();
+  if (!recorded.ok()) return recorded;
+  is_lost_ = false;
+  if (!status.ok()) return status;
+  return queued_;
+}
+
+Status DeviceStaging::lost() const {
+  return fail(QUIRE_UNAVAILABLE, "device %s: an earlier copy for tiers failed", memory_->device().info().name);
+}
+
+Result<bool> DeviceStaging::is_done(uint64_t copy) {
+  while (!under_way_.empty() && !is_lost_) {
+    auto done = under_way_.front().event->is_done();
+    if (!done.ok()) {
+      is_lost_ = true;
+      return done.take_status();
+    }
+    if (!*done) break;
+    spare_.push_back(std::move(under_way_.front()));
+    under_way_.pop_front();
+    ++done_;
+  }
+  if (copy <= done_) return true;
+  if (is_lost_) return lost();
+  return false;
+}
+
+Status DeviceStaging::wait(uint64_t copy) {
+  auto done = is_done(copy);
+  if (!done.ok()) return done.take_status();
+  if (*done) return {};
+  QUIRE_RETURN_IF_ERROR(stream_->synchronize(-1));
+  done = is_done(copy);
+  return done.ok() ? Status() : done.take_status();
+}
+
+}  // namespace quire

@@ -1,0 +1,25 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/tier/tier_rig.h"
+
+namespace quire::test {
+
+void choose_driver(quire_runtime_options* options) {
+  const char* const driver = std::getenv("QUIRE_TIER_DRIVER");
+  const char* const path = std::getenv("QUIRE_TIER_DRIVER_PATH");
+  options->driver = driver == nullptr ? quire_str{"cpu", 3} : quire_str{driver, std::strlen(driver)};
+  options->driver_path = path == nullptr ? quire_str{QUIRE_MODULES, std::strlen(QUIRE_MODULES)} : quire_str{path, std::strlen(path)};
+}
+
+void Engine::mirror(bool to_device) {
+  quire_error err = QUIRE_INIT(quire_error);
+  for (auto& [at, shadow] : shadows_) {
+    const auto device = reinterpret_cast<uint64_t>(at.second), host = reinterpret_cast<uint64_t>(shadow.data());
+    const quire_copy_run run{to_device ? host : device, to_device ? device : host, shadow.size()};
+    must(quire_op_copy(streams_[at.first].get(), &run, 1, &err), err, "copy");
+    must(quire_stream_synchronize(streams_[at.first].get(), -1, &err), err, "synchronize");
+  }
+}
+
+}  // namespace quire::test
