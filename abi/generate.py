@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes what follows from the public headers: the version map, the Debian symbols file and the declarations of the Rust and Go bindings.
+"""Writes what follows from the public headers: the version map, the Debian symbols file and the declarations of the Rust, Go and
+Python bindings.
 
     abi/generate.py            writes the files
     abi/generate.py --check    writes nothing; fails and shows the difference where a file is stale
 
 The headers are parsed by pycparser (Debian: python3-pycparser) after the C preprocessor (CC, default cc). Exits with 77 where
-pycparser is not installed.
+pycparser is not installed. Where cffi (Debian: python3-cffi) is not installed, its declarations are left as they are, and that is said.
 """
 import difflib
 import os
@@ -20,6 +21,8 @@ try:
 except ImportError:
     print("skipped: pycparser is not installed, so the generated declarations are not compared with the headers")
     sys.exit(77)
+
+import python_declarations as python
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = TOP / "abi" / "include"
@@ -285,7 +288,14 @@ def files(headers):
     layout = rust / "tests" / "layout.rs"
     version = TOP / "abi" / "quire.map"
     mapped = version_map(headers, version.read_text())
+    package = TOP / "bindings" / "python" / "quire"
+    by_cffi = python.declarations(headers, INCLUDE, HEADERS, INTEGERS, BY_MODULES, os.environ.get("CC", "cc"), NOTE)
+    if by_cffi is None:
+        print("skipped: cffi is not installed, so its declarations are not compared with the headers")
     return {
+        package / "_numbers.py": python.numbers(headers, NOTE),
+        package / "_infos.py": python.infos(headers, NOTE, INCLUDE, name_of, c_ast.ArrayDecl),
+        **({} if by_cffi is None else {package / "_abi.py": by_cffi}),
         version: mapped,
         TOP / "cmake" / "debian" / "symbols": debian_symbols(mapped),
         rust / "src" / "types.rs": rust_types(headers),
@@ -307,6 +317,9 @@ def main():
         if sys.argv[1:]:
             stale += 1
             name = str(path.relative_to(TOP))
+            if path.name == "_abi.py":  # nobody reads it
+                print(f"{name}: cffi makes other bytes of the headers")
+                continue
             sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), name, "from the headers"))
         else:
             path.write_text(text)
