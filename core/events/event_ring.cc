@@ -58,12 +58,14 @@ uint64_t EventRing::next_number() const {
   return next_;
 }
 
-bool EventRing::copy(uint64_t number, EventRecord* record) const {
+bool EventRing::take(uint64_t number, EventRecord* record) {
   std::lock_guard lock(mutex_);
   if (number < oldest_ || number >= next_) return false;
-  const Slot& at = slot(number);
+  Slot& at = slots_[number % slots_.size()];
+  if (at.taken) return false;
   std::memcpy(&record->event, bytes_.data() + at.offset, sizeof record->event);
   record->data.assign(bytes_.data() + at.offset + sizeof record->event, bytes_.data() + at.offset + at.bytes);
+  at.taken = true;
   return true;
 }
 

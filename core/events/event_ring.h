@@ -35,12 +35,13 @@ class EventRing {
   // Any thread.
   Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;
   uint64_t next_number() const;
-  // False: it is not in the ring any more.
-  bool copy(uint64_t number, EventRecord* record) const;
+  // Each once. False: it was taken, or is not in the ring any more.
+  bool take(uint64_t number, EventRecord* record);
 
  private:
   struct Slot {
     uint64_t offset = 0, bytes = 0;
+    bool taken = false;
   };
   void skip();  // everything before the next number is lost
   const Slot& slot(uint64_t number) const { return slots_[number % slots_.size()]; }

@@ -1,6 +1,8 @@
 // Events of a cache: the calls that hand them out. What is recorded, and how, is core/events.
 #include <mutex>
 
+#include <algorithm>
+
 #include "core/step/cache_impl.h"
 
 namespace quire {
@@ -40,10 +42,22 @@ Status Cache::snapshot_events(std::span<quire_event> out, std::span<uint8_t> dat
   return impl_->events.snapshot(out, data, batch);
 }
 
-void Cache::describe_hold(quire_hold_id hold, uint64_t most_bytes, std::vector<EventRecord>* out) const {
+void Cache::describe_hold(quire_hold_id hold, uint32_t group, uint64_t first, uint64_t end, uint64_t most_bytes,
+                          std::vector<EventRecord>* out) const {
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
-  for (uint32_t g = 0; g < m.facts.num_groups; ++g) m.events.describe(g, m.holds.heads(hold, g), most_bytes, out);
+  quire_hold_info info{};
+  std::span<const PartIndex> heads = m.holds.heads(hold, group);
+  const GroupPlan& plan = m.facts.config->groups[group];
+  if (!m.holds.info(hold, &info).ok()) return;
+  if (!plan.is_state()) {
+    const uint64_t begin = info.first_token / plan.block_tokens;
+    const uint64_t from = std::min<uint64_t>(first - std::min(first, begin), heads.size());
+    const uint64_t to = std::min<uint64_t>(end - std::min(end, begin), heads.size());
+    if (from >= to) return;
+    heads = heads.subspan(from, to - from);
+  }
+  m.events.describe(group, heads, most_bytes, out);
 }
 
 }  // namespace quire

@@ -97,7 +97,7 @@ Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
   const bool others = state_.bytes_of_wholes > 0;
   if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
   if (DeviceStaging* const staging = state_.shards[state_.sources->part_of(t->part).shard].staging.get(); staging != nullptr) {
-    auto staged = staging->take(size);
+    auto staged = staging->take(size, false);
     if (!staged.ok()) return Submitted::kFailed;
     if (*staged == nullptr) return Submitted::kFull;
     t->staged = std::move(*staged);
@@ -231,7 +231,7 @@ quire_code Arrivals::place(uint32_t shard, uint64_t begin, Transfer* t) {
   t->copies.reserve(t->copies.size() + 1);
   std::shared_ptr<StagedBytes> from = t->staged;
   if (from == nullptr || &from->staging() != bytes.staging.get()) {  // it came for another shard
-    auto own = bytes.staging->take(record.size());
+    auto own = bytes.staging->take(record.size(), false);
     if (!own.ok() || *own == nullptr) return QUIRE_ABORTED;
     std::copy(record.begin(), record.end(), (*own)->bytes().begin());
     from = std::move(*own);

@@ -50,7 +50,7 @@ void Tier::forget(const RecordKey& key) noexcept {
   try {
     EventRecord record;
     for (uint64_t number = named.first; number < named.first + named.num; ++number) {
-      if (!events->copy(number, &record)) continue;
+      if (!events->take(number, &record)) continue;  // by the record of another rank
       const quire_event& stored = record.event;
       EventRecord gone;
       gone.event.type = QUIRE_EVENT_REMOVED;

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-StagedBytes::~StagedBytes() { staging_.give_back(place_, copy_); }
+StagedBytes::~StagedBytes() { staging_.give_back(place_, copy_, for_store_); }
 
 Result<std::unique_ptr<DeviceStaging>> DeviceStaging::make(std::shared_ptr<Memory> memory) {
   auto stream = Stream::create(memory->shared_device(), 0);
@@ -35,7 +35,8 @@ void DeviceStaging::release(std::span<uint8_t> bytes) noexcept {
   held_ -= bytes.size();
 }
 
-void DeviceStaging::give_back(std::span<uint8_t> place, uint64_t copy) noexcept {
+void DeviceStaging::give_back(std::span<uint8_t> place, uint64_t copy, bool for_store) noexcept {
+  if (for_store) held_by_stores_ -= place.size();
   places_.push_back({place, copy});  // take() has made room for it
   --num_taken_;
 }
@@ -50,10 +51,12 @@ std::span<uint8_t> DeviceStaging::reuse(uint64_t bytes) {
   return found;
 }
 
-Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes) {
+Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes, bool for_store) {
   auto looked = is_done(queued_);  // what is done is free
   if (!looked.ok()) return looked.take_status();
   const uint64_t wanted = std::bit_ceil(std::max<uint64_t>(bytes, 4096));  // few sizes, so that places fit again
+  // Requests wait for loads: stores, which may wait for a tier that hangs, leave them a part.
+  if (for_store && held_by_stores_ > 0 && held_by_stores_ + wanted > kMostBytes / 4 * 3) return std::shared_ptr<StagedBytes>();
   std::span<uint8_t> place = reuse(wanted);
   // Places of other sizes go before there is too much.
   for (size_t i = 0; place.empty() && held_ + wanted > kMostBytes && i < places_.size();) {
@@ -79,10 +82,11 @@ Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes) {
     }
   }
   ++num_taken_;
+  if (for_store) held_by_stores_ += place.size();
   try {
-    return std::make_shared<StagedBytes>(*this, place, bytes);
+    return std::make_shared<StagedBytes>(*this, place, bytes, for_store);
   } catch (const std::bad_alloc&) {
-    give_back(place, 0);
+    give_back(place, 0, for_store);
     throw;
   }
 }
@@ -111,14 +115,30 @@ Result<uint64_t> DeviceStaging::copy(std::span<const PayloadRun> runs, bool to_s
   under_way_.push_back(std::move(copy));
   const Copy& queued = under_way_.back();
   staged->copy_ = ++queued_;
-  is_lost_ = true;  // unless the event is recorded: also where there is no memory for the text of an error
-  Status status = stream_->copy(queued.runs.data(), queued.runs.size());
-  // A driver that refuses may have queued a part: the list is lent until the event says otherwise.
-  Status recorded = queued.event->record();
-  if (!recorded.ok()) return recorded;
-  is_lost_ = false;
-  if (!status.ok()) return status;
+  try {
+    Status status = stream_->copy(queued.runs.data(), queued.runs.size());
+    if (status.ok()) status = queued.event->record();
+    if (!status.ok()) {
+      finish();
+      return status;
+    }
+  } catch (...) {  // no memory for the text of an error
+    finish();
+    throw;
+  }
   return queued_;
+}
+
+// A driver that refuses may have queued a part. Nothing is on its way any more after this: all is done, or the device is lost.
+void DeviceStaging::finish() noexcept {
+  try {
+    is_lost_ = !stream_->synchronize(-1).ok();
+  } catch (const std::bad_alloc&) {
+    is_lost_ = true;
+  }
+  for (Copy& copy : under_way_) spare_.push_back(std::move(copy));  // there is room
+  under_way_.clear();
+  done_ = queued_;
 }
 
 Status DeviceStaging::lost() const {
@@ -126,10 +146,11 @@ Status DeviceStaging::lost() const {
 }
 
 Result<bool> DeviceStaging::is_done(uint64_t copy) {
-  while (!under_way_.empty() && !is_lost_) {
+  if (is_lost_) return lost();
+  while (!under_way_.empty()) {
     auto done = under_way_.front().event->is_done();
     if (!done.ok()) {
-      is_lost_ = true;
+      finish();
       return done.take_status();
     }
     if (!*done) break;
@@ -137,9 +158,7 @@ Result<bool> DeviceStaging::is_done(uint64_t copy) {
     under_way_.pop_front();
     ++done_;
   }
-  if (copy <= done_) return true;
-  if (is_lost_) return lost();
-  return false;
+  return copy <= done_;
 }
 
 Status DeviceStaging::wait(uint64_t copy) {

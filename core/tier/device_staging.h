@@ -25,7 +25,8 @@ class DeviceStaging;
 class StagedBytes {
  public:
   // The first `bytes` of the place.
-  StagedBytes(DeviceStaging& staging, std::span<uint8_t> place, uint64_t bytes) : staging_(staging), place_(place), bytes_(bytes) {}
+  StagedBytes(DeviceStaging& staging, std::span<uint8_t> place, uint64_t bytes, bool for_store)
+      : staging_(staging), place_(place), bytes_(bytes), for_store_(for_store) {}
   ~StagedBytes();
   StagedBytes(const StagedBytes&) = delete;
   StagedBytes& operator=(const StagedBytes&) = delete;
@@ -40,6 +41,7 @@ class StagedBytes {
   std::span<uint8_t> place_;
   uint64_t bytes_;
   uint64_t copy_ = 0;  // the last one from or to it
+  bool for_store_;
 };
 
 class DeviceStaging {
@@ -53,9 +55,9 @@ class DeviceStaging {
   DeviceStaging& operator=(const DeviceStaging&) = delete;
 
   // Null: others have it all now. Errors: RESOURCE_EXHAUSTED, and the driver's.
-  Result<std::shared_ptr<StagedBytes>> take(uint64_t bytes);
+  Result<std::shared_ptr<StagedBytes>> take(uint64_t bytes, bool for_store);
   // Queues copies between the shard and `staged`, of which the payload begins at `first`. Returns
-  // their number.
+  // their number. After an error none is on its way.
   Result<uint64_t> copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first, StagedBytes* staged);
   // Whether all copies up to this number are done. After an error they are done, with what result
   // nobody knows.
@@ -74,7 +76,8 @@ class DeviceStaging {
   };
 
   DeviceStaging(std::shared_ptr<Memory> memory, std::shared_ptr<Stream> stream) : memory_(std::move(memory)), stream_(std::move(stream)) {}
-  void give_back(std::span<uint8_t> place, uint64_t copy) noexcept;
+  void give_back(std::span<uint8_t> place, uint64_t copy, bool for_store) noexcept;
+  void finish() noexcept;
   void release(std::span<uint8_t> bytes) noexcept;
   Status lost() const;
   // A place of this size that nobody uses; empty: there is none.
@@ -88,6 +91,7 @@ class DeviceStaging {
   std::vector<Place> places_;   // that nobody has
   uint64_t queued_ = 0, done_ = 0;
   uint64_t held_ = 0;  // bytes of all places
+  uint64_t held_by_stores_ = 0;
   size_t num_taken_ = 0;
   bool is_lost_ = false;
 };

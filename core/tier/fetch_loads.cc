@@ -194,7 +194,10 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     return true;
   }
   if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(t.part, *record)) way = LoadWay::kStaged;
-  if (record == nullptr || record->size == 0 || (way != LoadWay::kInPlace && record->size > kMostBytesBeside)) {
+  // On a device all come beside the pool.
+  const bool is_own_staged = state_.sources->all()[t.part].is_own && state_.shards[part.shard].staging != nullptr;
+  const bool is_too_large = record != nullptr && way != LoadWay::kInPlace && record->size > kMostBytesBeside && !is_own_staged;
+  if (record == nullptr || record->size == 0 || is_too_large) {
     note_failure(&f, t);
     if (record != nullptr && record->size > 0) ++state_.tiers[record->tier]->stats.objects_failed;
     state_.close(slot);

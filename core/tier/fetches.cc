@@ -113,14 +113,16 @@ void Fetches::stop() noexcept {
   }
 }
 
-// All of a load is as if it had not come: nobody needs it any more, so nothing is checked.
+// All of a load is as if it had not come: nobody needs it any more, so nothing is checked. Where a transfer has not ended its blocks stay
+// held, and nobody lets them go.
 void Fetches::forget_all() noexcept {
   for (uint32_t i = 0; i < fetches_.size(); ++i) {
     Fetch& f = fetches_[i];
     if (f.phase != Phase::kPreparing && f.phase != Phase::kLoading) continue;
     f.lost.lose_all();
     uint64_t committed = 0;
-    guarded(i, [&] { (void)state_.cache->load_end(f.load, f.lost.failures(), &committed); });
+    quire_hold_id late = 0;
+    guarded(i, [&] { (void)state_.cache->load_end(f.load, f.lost.failures(), &committed, f.slots.empty() ? nullptr : &late); });
   }
 }
 
@@ -228,7 +230,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     Transfer& t = state_.transfers->at(slot);
     t.owner = kNone;
     t.quarantine = late;
-    tiers |= 1u << t.tier;
+    if (t.copies.empty()) tiers |= 1u << t.tier;  // else the device is late
     state_.cancel(slot);
   }
   if (is_slow) worth_.learn_from_slow(f, tiers, now);

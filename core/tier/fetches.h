@@ -41,7 +41,7 @@ class Fetches {
   // When the next one is given up; INT64_MAX: none is in progress.
   int64_t next_deadline() const;
   // Asks all transfers to end and starts no further ones; forget_all ends the loads when none is in
-  // flight any more.
+  // flight any more, or when nobody waits for them any longer.
   void stop() noexcept;
   void forget_all() noexcept;
 

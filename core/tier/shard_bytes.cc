@@ -43,7 +43,7 @@ Status move_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, bool
     internal::copy_runs(bytes, runs, 0, to_shard, payload);
     return {};
   }
-  auto staged = bytes.staging->take(payload.size());
+  auto staged = bytes.staging->take(payload.size(), false);
   if (!staged.ok()) return staged.take_status();
   if (*staged == nullptr) return fail(QUIRE_RESOURCE_EXHAUSTED, "no room to copy %zu bytes between host and device", payload.size());
   if (to_shard) std::memcpy((*staged)->bytes().data(), payload.data(), payload.size());

@@ -210,7 +210,7 @@ Status Stores::stage_part(Unit* unit, uint32_t p) {
   const TierPart& part = state_.plan->parts()[p];
   DeviceStaging& staging = *state_.shards[part.shard].staging;
   if (!describe(*unit, part, &header_, &runs_)) return fail(QUIRE_NOT_FOUND, "a block is not there");
-  auto bytes = staging.take(header_.payload_bytes());
+  auto bytes = staging.take(header_.payload_bytes(), true);
   if (!bytes.ok()) return bytes.take_status();
   if (*bytes == nullptr) return {};
   auto copy = staging.copy(runs_, false, 0, bytes->get());
@@ -408,28 +408,41 @@ void Stores::ended(uint32_t slot, const quire_completion& end) {
   if (--unit.in_flight == 0 && unit.next_part == state_.plan->parts().size()) close(index);
 }
 
-// The events name all groups; a record is one group's, so that what it lacks later can be taken back.
+// Blocks of a unit that ends at a state, and not where all units do, are those of a later unit, too: nothing is said of them, because a
+// record that goes takes back what it was named by.
 void Stores::report(const Unit& unit) noexcept {
+  if (unit.unit.end_token % state_.plan->unit_tokens() != 0) return;
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     Tier& tier = *state_.tiers[t];
     if (tier.events == nullptr || ((unit.tiers & ~unit.failed) >> t & 1) == 0) continue;
     try {
-      described_.clear();
-      state_.cache->describe_hold(unit.unit.hold, tier.events->most_bytes(), &described_);
       std::array<Tier::Named, kMaxGroups> named{};
-      for (const EventRecord& record : described_) {
-        const uint64_t number = tier.events->push(record);
-        Tier::Named& of = named[record.event.group];
-        of = {of.num == 0 ? number : of.first, of.num + 1};
-      }
-      for (const TierPart& part : state_.plan->parts()) {
-        if (state_.plan->record_bytes(part, unit.unit.end_token) == 0 || named[part.group].num == 0) continue;
-        tier.name(state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit)), named[part.group]);
+      for (uint32_t p = 0; p < state_.plan->parts().size(); ++p) {
+        const TierPart& part = state_.plan->parts()[p];
+        Tier::Named& by = named[part.group];
+        if (!has_record(unit, p)) continue;
+        if (by.num == 0) by = push_events(unit, part, &tier);  // once for all ranks
+        if (by.num > 0) tier.name(state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit)), by);
       }
     } catch (const std::bad_alloc&) {
       tier.events->lose();
     }
   }
+}
+
+Tier::Named Stores::push_events(const Unit& unit, const TierPart& part, Tier* tier) {
+  described_.clear();
+  for (const BlockStretch& blocks : state_.plan->stretches(part, unit.unit.end_token)) {
+    if (!part.is_state && blocks.size() == 0) continue;
+    state_.cache->describe_hold(unit.unit.hold, part.group, blocks.first, blocks.end, tier->events->most_bytes(), &described_);
+    if (part.is_state) break;
+  }
+  Tier::Named by;
+  for (const EventRecord& record : described_) {
+    const uint64_t number = tier->events->push(record);
+    by = {by.num == 0 ? number : by.first, by.num + 1};
+  }
+  return by;
 }
 
 void Stores::close(uint32_t index) {

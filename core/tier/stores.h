@@ -70,6 +70,7 @@ class Stores {
   Submitted submit(uint32_t index, uint32_t part, uint32_t tier, const RecordHeader& header, std::span<const PayloadRun> runs);
   void close(uint32_t index);
   void report(const Unit& unit) noexcept;  // as events, to the tiers that have it now
+  Tier::Named push_events(const Unit& unit, const TierPart& part, Tier* tier);
 
   TierState& state_;
   uint64_t largest_unit_ = 0;  // bytes, as far as is known before one is taken

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <new>
 #include <thread>
 
@@ -100,7 +102,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   }
   state.memories = std::move(o.memories);
   state.streams = std::move(o.streams);
-  std::unique_ptr<TierSet> set(new TierSet(std::move(state)));
+  std::unique_ptr<TierSet> set(new TierSet(std::make_unique<TierState>(std::move(state))));
   set->fetches_ =
       std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->load_limits().loads);
   QUIRE_RETURN_IF_ERROR(set->register_bytes());
@@ -153,8 +155,12 @@ TierSet::~TierSet() {
   if (watches_) (void)state_.cache->watch_units(nullptr);
   fetches_->stop();
   stores_.stop();
-  drain();
+  const bool has_ended = drain();
   fetches_->forget_all();
+  if (!has_ended) {
+    leave_behind();
+    return;
+  }
   for (size_t t = 0; t < state_.header_regions.size(); ++t) {
     state_.delist(t, state_.header_regions[t]);
     for (const ShardBytes& shard : state_.shards) {
@@ -163,14 +169,41 @@ TierSet::~TierSet() {
   }
 }
 
-void TierSet::drain() noexcept {
+bool TierSet::drain() noexcept {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     if (!state_.transfers->is_open(slot)) continue;
     state_.cancel(slot);
   }
+  const auto begun = std::chrono::steady_clock::now();
   while (state_.transfers->num_in_use() > 0) {
+    if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(kLongestDrain)) return false;
     if (!poll()) wait(kTick, false);
   }
+  return true;
+}
+
+// Nothing is destroyed when the process ends either: a connector may be at work.
+void TierSet::leave_behind() noexcept {
+  static std::mutex mutex;
+  static TierState* last = nullptr;
+  std::array<uint64_t, kMostTiers> tickets{};
+  for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
+    if (state_.transfers->is_open(slot)) ++tickets[state_.transfers->at(slot).tier];
+  }
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if (tickets[t] == 0) continue;
+    const Connector& connector = state_.tiers[t]->connector();
+    std::array<char, 256> text{};
+    (void)std::snprintf(text.data(), text.size(), "%llu transfers have not ended in 5 s: their memory stays until the process ends",
+                        static_cast<unsigned long long>(tickets[t]));
+    try {
+      connector.runtime()->log().write(QUIRE_LOG_ERROR, "connector:" + connector.name(), text.data());
+    } catch (const std::bad_alloc&) {  // for the name
+    }
+  }
+  const std::lock_guard guard(mutex);
+  own_->left_behind = last;
+  last = own_.release();
 }
 
 bool TierSet::poll_tier(Tier& tier) {

@@ -39,7 +39,8 @@ class TierSet {
  public:
   static Result<std::unique_ptr<TierSet>> create(std::shared_ptr<Cache> cache,  // kept
                                                  TierSetOptions options);
-  // Gives up what is in progress and waits until no connector touches a byte.
+  // Gives up what is in progress and waits until no connector touches a byte, or so long.
+  static constexpr int64_t kLongestDrain = 5'000'000'000;  // ns of real time
   ~TierSet();
   TierSet(const TierSet&) = delete;
   TierSet& operator=(const TierSet&) = delete;
@@ -57,17 +58,21 @@ class TierSet {
   Connector& connector(size_t tier) const { return state_.tiers[tier]->connector(); }
 
  private:
-  explicit TierSet(TierState state) : state_(std::move(state)), stores_(state_) {}
+  explicit TierSet(std::unique_ptr<TierState> state) : own_(std::move(state)), state_(*own_), stores_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;
   bool poll() noexcept;
   bool poll_tier(Tier& tier);
   void wait(int64_t timeout_ns, bool has_news) const;
-  void drain() noexcept;
+  // False: a connector has not ended what it has.
+  bool drain() noexcept;
+  // What it may still read and write stays for ever.
+  void leave_behind() noexcept;
 
   mutable std::mutex lock_;
-  TierState state_;
+  std::unique_ptr<TierState> own_;
+  TierState& state_;
   Stores stores_;
   std::unique_ptr<Fetches> fetches_;
   bool watches_ = false;          // units of the cache

@@ -109,7 +109,7 @@ enum quire_event_type_e {
 /* One event. Offsets are in bytes into the data that came with it, and are multiples of 8.
  * Frozen, 120 bytes. */
 typedef struct quire_event {
-  uint64_t number;                 /* counts up from 0 in each cache, without gaps */
+  uint64_t number;                 /* counts up from 0 in each cache and tier, without gaps */
   quire_event_type type;
   uint32_t group;
   uint32_t hash_bytes;             /* of one digest */

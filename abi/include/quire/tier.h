@@ -110,6 +110,11 @@ QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_op
 QUIRE_API quire_tiers *quire_tiers_retain(quire_tiers *tiers);
 /* Drops a reference; NULL is allowed. Dropping the last one cancels all fetches, and waits until no
  * connector touches memory of the tiers.
+ * It waits 5 seconds at most. A connector that has not ended its tickets by then is wrong (C-3). It
+ * may still read and write their bytes, so these stay: the cache, the memories and the connector
+ * live until the process ends, and their blocks stay held. An error is logged, and num_in_flight of
+ * quire_connector_get_stats is not 0. Bytes that the engine bound (quire_memory_bind) must then
+ * stay, too.
  * Thread: serialized on cache for the last one. Blocking: yes, last one. */
 QUIRE_API void quire_tiers_release(quire_tiers *tiers);
 
@@ -248,11 +253,12 @@ QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats
 /* Copies events of a tier from number `from` on, as quire_cache_read_events does those of the
  * cache: the same names, groups and form. Each tier counts its own numbers from 0.
  * - STORED: the tier has these blocks now. It comes when the last object of their unit was written,
- *   or was found to exist.
- * - REMOVED: a fetch found an object of theirs missing or damaged. What a connector evicts is
- *   noticed only then, and only if its STORED is still in the ring. So a reader takes these events
- *   as hints, and forgets what is old.
- * Blocks that others wrote are theirs to report.
+ *   or was found to exist. Units that end at a state inside a longer one are not reported.
+ * - REMOVED: a fetch found an object of theirs missing or damaged, of whatever rank. Then all blocks
+ *   that the group has of the unit are taken back. What a connector evicts is noticed only then,
+ *   and only if its STORED is still in the ring. So a reader takes these events as hints, and
+ *   forgets what is old.
+ * Blocks that others wrote, or an earlier process, are not reported.
  * Thread: any thread. Blocking: while other events are copied.
  * Errors: as quire_cache_read_events, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
  * event_ring_bytes; a tier that is only read). There are no snapshots: after DATA_LOSS go on at
