@@ -8,8 +8,11 @@ namespace quire::test {
 namespace {
 
 TEST(TiersRelease, DoesNotWaitForEver) {
-  auto& clock = *new Clock;  // these live as long as the connector: to the end
-  auto& store = *new FakeStore;
+  // These live as long as the connector: to the end.
+  static auto* const kept_clock = new Clock;
+  static auto* const kept_store = new FakeStore;
+  Clock& clock = *kept_clock;
+  FakeStore& store = *kept_store;
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40), state_layer()};
   Engine engine(clock, o, {&store});
