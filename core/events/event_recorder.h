@@ -45,9 +45,11 @@ class EventRecorder {
   Status read(uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
   // What can be found now, as if it had just been published.
   Status snapshot(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
-  // Appends stored events of these blocks, in the order of their tokens, as if they had just been published: one of each run without a gap.
+  // Appends stored events of these blocks, in the order of their tokens, as if they had just been
+  // published: one of each run without a gap.
   // kNone, and what has no name, is left out. Needs a log. std::bad_alloc.
-  void describe(uint32_t group, std::span<const PartIndex> heads, uint64_t most_bytes, std::vector<EventRecord>* out) const;
+  void describe(uint32_t group, std::span<const PartIndex> heads, uint64_t most_bytes,  //
+                std::vector<EventRecord>* out) const;
 
  private:
   // A block that was published in the present call and is not reported yet.

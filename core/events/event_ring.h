@@ -20,7 +20,8 @@ struct EventRecord {
 
 class EventRing {
  public:
-  // Bytes of a ring: wanted, 0 = 16 MiB. INVALID_ARGUMENT, which names the option: an event of a block of so many tokens may have no room.
+  // Bytes of a ring: wanted, 0 = 16 MiB. INVALID_ARGUMENT, which names the option: an event of a
+  // block of so many tokens may have no room.
   static Result<uint64_t> size_of(uint64_t wanted, uint64_t block_tokens, const char* option);
 
   explicit EventRing(uint64_t bytes);
@@ -33,7 +34,8 @@ class EventRing {
   void lose();
 
   // Any thread.
-  Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data, quire_event_batch* batch) const;
+  Status read(uint64_t from, std::span<quire_event> events, std::span<uint8_t> data,  //
+              quire_event_batch* batch) const;
   uint64_t next_number() const;
   // Each once. False: it was taken, or is not in the ring any more.
   bool take(uint64_t number, EventRecord* record);
@@ -54,7 +56,8 @@ class EventRing {
 };
 
 // Appends an event to what a caller gave, moving its offsets; false when it does not fit.
-bool append_event(const quire_event& event, std::span<const uint8_t> data, std::span<quire_event> events, std::span<uint8_t> to,
+bool append_event(const quire_event& event, std::span<const uint8_t> data,  //
+                  std::span<quire_event> events, std::span<uint8_t> to,     //
                   quire_event_batch* batch);
 
 }  // namespace quire

@@ -112,8 +112,8 @@ class Cache : public StepReader {
   Status snapshot_events(std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
   // Stored events of what is held of a group: of its blocks from number `first` to `end` of the
   // sequence, or of its state. Needs events. std::bad_alloc.
-  void describe_hold(quire_hold_id hold, uint32_t group, uint64_t first, uint64_t end, uint64_t most_bytes,
-                     std::vector<EventRecord>* out) const;
+  void describe_hold(quire_hold_id hold, uint32_t group, uint64_t first, uint64_t end,  //
+                     uint64_t most_bytes, std::vector<EventRecord>* out) const;
 
   void stats(quire_cache_stats* stats) const;
   Status reset();

@@ -52,9 +52,11 @@ class Arrivals {
   // Which blocks of the payload came; each is as its checksum says, or there is DATA_LOSS.
   quire_code find_good(const Transfer& t, const RecordHeader& header, uint64_t begin,  // of it
                        std::vector<bool>* good) const;
-  quire_code scatter_to(uint32_t part, const RecordRuns& runs, Transfer* t,         // from it
-                        const RecordHeader& header, const std::vector<bool>& good,  // blocks
-                        uint64_t begin,                                             // of the payload
+  // From the part's runs of its record, of which these blocks are good. The payload begins at
+  // `begin`.
+  quire_code scatter_to(uint32_t part, const RecordRuns& runs, Transfer* t,  //
+                        const RecordHeader& header, const std::vector<bool>& good,
+                        uint64_t begin,  //
                         const Fetch& f, bool* otherwise);
   // From the record into the shard. ABORTED: the device failed, or has no room to copy from.
   quire_code place(uint32_t shard, uint64_t begin, Transfer* t);

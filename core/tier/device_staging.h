@@ -58,7 +58,8 @@ class DeviceStaging {
   Result<std::shared_ptr<StagedBytes>> take(uint64_t bytes, bool for_store);
   // Queues copies between the shard and `staged`, of which the payload begins at `first`. Returns
   // their number. After an error none is on its way.
-  Result<uint64_t> copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first, StagedBytes* staged);
+  Result<uint64_t> copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first,  //
+                        StagedBytes* staged);
   // Whether all copies up to this number are done. After an error they are done, with what result
   // nobody knows.
   Result<bool> is_done(uint64_t copy);
@@ -75,7 +76,8 @@ class DeviceStaging {
     uint64_t copy = 0;  // it is free once this is done
   };
 
-  DeviceStaging(std::shared_ptr<Memory> memory, std::shared_ptr<Stream> stream) : memory_(std::move(memory)), stream_(std::move(stream)) {}
+  DeviceStaging(std::shared_ptr<Memory> memory, std::shared_ptr<Stream> stream)  //
+      : memory_(std::move(memory)), stream_(std::move(stream)) {}
   void give_back(std::span<uint8_t> place, uint64_t copy, bool for_store) noexcept;
   void finish() noexcept;
   void release(std::span<uint8_t> bytes) noexcept;

@@ -26,7 +26,8 @@ class Landings {
   bool empty() const { return landings_.empty(); }
   void begin(uint32_t slot, const LoadEnd& end) { landings_.push_back({slot, end}); }
   // Of one no copy is on its way any more: it is not in the list then. False: of none.
-  bool take(Transfers& transfers, std::span<const ShardBytes> shards, uint32_t* slot, LoadEnd* end) noexcept;
+  bool take(Transfers& transfers, std::span<const ShardBytes> shards,  //
+            uint32_t* slot, LoadEnd* end) noexcept;
 
  private:
   struct Landing {

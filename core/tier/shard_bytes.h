@@ -37,7 +37,8 @@ template <typename Sum>
 void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint64_t block_bytes, std::vector<uint8_t>* scratch, Sum sum);
 
 // Copies between the shard and a payload, and waits for that.
-Status move_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, bool to_shard, std::span<uint8_t> payload);
+Status move_runs(const ShardBytes& bytes, std::span<const PayloadRun> runs, bool to_shard,  //
+                 std::span<uint8_t> payload);
 
 namespace internal {
 // Whether the runs are dense pieces in the order of the payload.

@@ -243,6 +243,7 @@ bool Stores::start(uint32_t index) {
     }
     units_[index].lacking = lacking == 0 ? 0 : start_record(index, p, lacking);
     if (units_[index].lacking != 0) return false;
+    if (p < units_[index].staged.size()) units_[index].staged[p].bytes.reset();  // transfers have it, or nobody lacks it
   }
   count_all_sent(&units_[index]);
   if (units_[index].in_flight == 0) close(index);
@@ -319,7 +320,6 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
     if (submitted == Submitted::kFailed) units_[index].failed |= 1u << t;
     if (submitted == Submitted::kFull) full |= 1u << t;
   }
-  if (full == 0 && p < units_[index].staged.size()) units_[index].staged[p].bytes.reset();  // transfers have it
   return full;
 }
 

@@ -39,7 +39,7 @@ class Stores {
     uint32_t failed = 0;                        // bits of tiers for which a record was not written
     uint32_t next_part = 0;                     // the first whose records were not all submitted
     uint32_t lacking = 0;                       // of that part: bits of tiers that still wait for its record
-    std::vector<Staged> staged;                 // by part: records of shards on devices; empty: none is
+    std::vector<Staged> staged;                 // by part: of shards on devices, or empty
   };
 
   bool take_unit(uint64_t* bytes);

@@ -51,14 +51,16 @@ class TierSet {
   Status tier_stats(uint32_t tier, quire_tier_stats* stats) const;
   void stats(quire_tiers_stats* stats) const;
   // Any thread.
-  Status read_events(uint32_t tier, uint64_t from, std::span<quire_event> out, std::span<uint8_t> data, quire_event_batch* batch) const;
+  Status read_events(uint32_t tier, uint64_t from, std::span<quire_event> out,  //
+                     std::span<uint8_t> data, quire_event_batch* batch) const;
   // These do not change.
   size_t num_tiers() const { return state_.tiers.size(); }
   const std::string& tier_name(size_t tier) const { return state_.tiers[tier]->name(); }
   Connector& connector(size_t tier) const { return state_.tiers[tier]->connector(); }
 
  private:
-  explicit TierSet(std::unique_ptr<TierState> state) : own_(std::move(state)), state_(*own_), stores_(state_) {}
+  explicit TierSet(std::unique_ptr<TierState> state)  //
+      : own_(std::move(state)), state_(*own_), stores_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;

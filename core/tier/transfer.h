@@ -71,7 +71,7 @@ struct Transfer {
   std::vector<uint8_t> keys;     // look-ups
   std::vector<uint64_t> sizes;   // look-ups: the answers
   RawBytes whole;                // loads of records that are arranged otherwise
-  // Of a shard on a device: what is stored, or what comes, with its header. Others may have it, too.
+  // Of a shard on a device: what is stored, or what comes, with its header. Others may have it.
   std::shared_ptr<StagedBytes> staged;
   std::vector<DeviceCopy> copies;  // loads: to devices, until they are done
   std::vector<ByteRange> read;     // of `whole`: in order; the first begins with the header

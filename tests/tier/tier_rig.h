@@ -34,8 +34,8 @@ struct Releases {
 template <typename T, void (*Release)(T*)>
 using Owned = std::unique_ptr<T, Releases<T, Release>>;
 
-// The CPU's, or the one that QUIRE_TIER_DRIVER names, of the folder QUIRE_TIER_DRIVER_PATH. Its bytes
-// may lie on a device that the host cannot read.
+// The CPU's, or the one that QUIRE_TIER_DRIVER names, of the folder QUIRE_TIER_DRIVER_PATH. Its
+// bytes may lie on a device that the host cannot read.
 void choose_driver(quire_runtime_options* options);
 
 // Time that tests move. A real one goes by itself, and tests move it on by `now`.
@@ -73,7 +73,7 @@ struct EngineOptions {
   bool tiers_may_fail = false;        // what they answered is in tiers_error()
   std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
   bool may_refuse = false;            // the pool may be too small for what is asked for
-  uint64_t event_ring_bytes = 0;      // of each tier; the cache then records events, too: SHA-256, seed "7"
+  uint64_t event_ring_bytes = 0;      // of each tier; those of the cache: SHA-256, seed "7"
   bool has_cache_events = true;       // or it does not, although tiers are to
 };
 
@@ -194,7 +194,8 @@ class Engine {
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
   std::map<std::pair<size_t, void*>, std::vector<std::byte>> shadows_;  // by shard and address
-  Text restored_;                                                       // symbols of the last session
+  // Symbols of the last session.
+  Text restored_;
   // Tables [column][pitch], by sequence and group.
   std::map<std::pair<quire_sequence_id, uint32_t>, std::vector<int32_t>> uploaded_;
 };

@@ -64,8 +64,8 @@ typedef struct quire_session_info {
  * Errors: INVALID_ARGUMENT (a field; num_symbols; media symbols that the cache never gave out),
  * NOT_FOUND (stale id), FAILED_PRECONDITION (steps in flight, or a load in progress),
  * NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (cross
- * attention; built without SHA-256), RESOURCE_EXHAUSTED (host memory, holds), and those of write and
- * of the driver. */
+ * attention; built without SHA-256), RESOURCE_EXHAUSTED (host memory, holds), and those of write
+ * and of the driver. */
 QUIRE_API quire_code quire_session_save(quire_cache *cache, quire_sequence_id sequence,
                                         const quire_session_options *options,
                                         const quire_symbol *symbols, uint64_t num_symbols,

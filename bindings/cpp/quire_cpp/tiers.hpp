@@ -38,10 +38,11 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   }
   Returned<quire_tiers_stats> stats() const { return detail::get<quire_tiers_stats>(quire_tiers_get_stats, get()); }
   // Events of what a tier keeps, as those of a cache; see quire_tiers_read_events.
-  Returned<void> read_events(uint32_t tier, uint64_t from, std::span<quire_event> events, std::span<uint8_t> data,
-                             quire_event_batch& batch) const {
-    return detail::call(quire_tiers_read_events, get(), tier, from, events.data(), uint64_t{events.size()}, data.data(),
-                        uint64_t{data.size()}, &batch);
+  Returned<void> read_events(uint32_t tier, uint64_t from, std::span<quire_event> events,  //
+                             std::span<uint8_t> data, quire_event_batch& batch) const {
+    return detail::call(quire_tiers_read_events, get(), tier, from,  //
+                        events.data(), uint64_t{events.size()},      //
+                        data.data(), uint64_t{data.size()}, &batch);
   }
 };
 
