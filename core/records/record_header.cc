@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "core/records/checksum.h"
 
 namespace quire {
 namespace {
@@ -146,21 +144,6 @@ Result<RecordHeader> read_header(std::span<const uint8_t> bytes) {
   for (uint64_t& sum : header.checksums) sum = next();
   return header;
 }
-
-BlockChecksum::BlockChecksum() {
-  static_assert(sizeof(XXH3_state_t) <= sizeof(state_) && alignof(XXH3_state_t) <= 64);
-  auto* const state = new (state_.data()) XXH3_state_t;
-  XXH3_INITSTATE(state);
-  XXH3_64bits_reset(state);
-}
-
-void BlockChecksum::add(const void* bytes, uint64_t size) {
-  XXH3_64bits_update(reinterpret_cast<XXH3_state_t*>(state_.data()), bytes, size);
-}
-
-uint64_t BlockChecksum::sum() const { return XXH3_64bits_digest(reinterpret_cast<const XXH3_state_t*>(state_.data())); }
-
-uint64_t checksum(const void* bytes, uint64_t size) { return XXH3_64bits(bytes, size); }
 
 uint64_t count_damaged(const RecordHeader& header, uint64_t first, std::span<const uint8_t> blocks) {
   uint64_t damaged = 0;

@@ -64,18 +64,6 @@ uint64_t read_header_bytes(std::span<const uint8_t> bytes);
 // Untrusted bytes, at least those of the header. Errors: DATA_LOSS.
 Result<RecordHeader> read_header(std::span<const uint8_t> bytes);
 
-// Of one block whose bytes come in pieces, in their order.
-class BlockChecksum {
- public:
-  BlockChecksum();
-  void add(const void* bytes, uint64_t size);
-  uint64_t sum() const;
-
- private:
-  alignas(64) std::array<unsigned char, 640> state_;  // of libxxhash
-};
-uint64_t checksum(const void* bytes, uint64_t size);
-
 // How many of these blocks are not what the header says: whole ones, from block `first` of the
 // payload on. There must be so many.
 uint64_t count_damaged(const RecordHeader& header, uint64_t first, std::span<const uint8_t> blocks);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/events/block_hash.h"
+#include "core/records/checksum.h"
 
 namespace quire {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
+#include "core/records/checksum.h"
 #include "core/records/record_header.h"
 
 namespace quire {

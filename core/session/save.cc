@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "core/base/checked.h"
+#include "core/records/checksum.h"
 #include "core/records/record_key.h"
 #include "core/session/manifest.h"
 #include "core/session/sequence_stream.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
+#include "core/records/checksum.h"
 #include "core/records/record_key.h"
 #include "core/tier/coverage.h"
 

@@ -12,6 +12,7 @@
 
 #include "core/base/status.h"
 #include "core/memory/shard_memory.h"
+#include "core/records/checksum.h"
 #include "core/records/record_header.h"
 #include "core/records/record_runs.h"
 #include "core/tier/device_staging.h"

@@ -7,6 +7,7 @@
 
 #include "core/base/checked.h"
 #include "core/plan/limits.h"
+#include "core/records/checksum.h"
 
 namespace quire {
 namespace {

@@ -1,15 +1,14 @@
 #include "transfers.h"
 
-#define XXH_INLINE_ALL
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
-#include <xxhash.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "client/client.h"
+#include "core/records/checksum.h"
 #include "fixtures.h"
 
 namespace quire::bench {
@@ -94,7 +93,7 @@ void Transfers::make_tickets(quire_ticket_kind kind, uint64_t first_key, uint64_
 
 void Transfers::sum(const quire_ticket& ticket) {
   for (uint64_t r = ticket.first_run; r < ticket.first_run + ticket.num_runs; ++r) {
-    sum_ += XXH3_64bits(reinterpret_cast<const void*>(runs_[r].address), runs_[r].bytes);
+    sum_ += checksum(reinterpret_cast<const void*>(runs_[r].address), runs_[r].bytes);
   }
   benchmark::DoNotOptimize(sum_);
 }

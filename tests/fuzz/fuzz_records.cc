@@ -13,6 +13,7 @@
 #include "core/model/dtype.h"
 #include "core/model/model_layers.h"
 #include "core/plan/cache_config.h"
+#include "core/records/checksum.h"
 #include "core/records/record_header.h"
 #include "core/records/record_runs.h"
 #include "tests/fakes/made_record.h"

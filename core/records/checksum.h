@@ -1,0 +1,36 @@
+// XXH3-64 of blocks, by the widest instructions of this processor. A record is summed when it is
+// stored and when it comes back, so this is to be faster than memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace quire {
+
+// libxxhash, compiled for one set of instructions. All give the same sums.
+struct ChecksumCode {
+  const char* instructions;
+  uint64_t (*sum)(const void* bytes, size_t size);
+  void (*update)(void* state, const void* bytes, size_t size);  // an XXH3_state_t
+};
+
+// Those that run here: the widest first, the portable ones last.
+std::span<const ChecksumCode> checksum_codes();
+
+// Of one block whose bytes come in pieces, in their order.
+class BlockChecksum {
+ public:
+  // code: lives as long as this.
+  explicit BlockChecksum(const ChecksumCode& code = checksum_codes()[0]);
+  void add(const void* bytes, uint64_t size);
+  uint64_t sum() const;
+
+ private:
+  const ChecksumCode* code_;
+  alignas(64) std::array<unsigned char, 640> state_;  // of libxxhash
+};
+uint64_t checksum(const void* bytes, uint64_t size);
+
+}  // namespace quire
