@@ -201,8 +201,10 @@ Result<Module> Runtime::load(const Candidate& candidate, ModuleReport* report) c
     searched += directory.path;
   }
   report->path.clear();
-  return fail(QUIRE_NOT_FOUND, "no file %s in %s", module_file_name(candidate.kind, candidate.name).c_str(),
-              searched.empty() ? "any directory (none is searched)" : searched.c_str());
+  std::string known;  // a slip is seen from what is there
+  for (const std::string& name : known_names(candidate.kind)) known += (known.empty() ? "; known: " : ", ") + name;
+  return fail(QUIRE_NOT_FOUND, "no file %s in %s%s", module_file_name(candidate.kind, candidate.name).c_str(),
+              searched.empty() ? "any directory (none is searched)" : searched.c_str(), known.c_str());
 }
 
 Result<std::shared_ptr<Driver>> Runtime::open(const Candidate& candidate, ModuleReport* report) {

@@ -331,6 +331,10 @@ TEST(Selection, UnknownNameIsNotFoundWithItsReason) {
   EXPECT_EQ(opened.code, QUIRE_NOT_FOUND);
   EXPECT_NE(opened.message.find("options.driver=nosuch: no file libquire_driver_nosuch.so in " + kModules), std::string::npos)
       << opened.message;
+  const size_t known = opened.message.find("; known: ");
+  ASSERT_NE(known, std::string::npos) << opened.message;
+  EXPECT_NE(opened.message.find("null", known), std::string::npos) << opened.message;
+  EXPECT_EQ(opened.message.find("host", known), std::string::npos) << "a connector is no driver: " << opened.message;
 }
 
 TEST(Selection, ListFallsThroughAndFailsOnlyWhenAllFail) {
