@@ -44,13 +44,14 @@ struct Fetch {
   bool has_deadline = false;  // of the engine
   bool has_failed = false;    // a record did not come
   bool is_cancelled = false;
-  bool asks_others = false;  // look-ups: of other tensor-parallel sizes
-  bool is_doomed = false;    // memory was short: given up at the next opportunity
-  bool is_far = false;       // a tier that would answer too late was not asked
-  bool is_cut = false;       // a load may not be as long as what could be fetched
-  uint32_t unasked = 0;      // bits of tiers that were full
-  uint32_t asked = 0;        // bits of tiers whose answers are to come
-  uint32_t late = 0;         // bits of tiers of which a transfer ended by its deadline
+  bool asks_others = false;    // look-ups: of other tensor-parallel sizes
+  bool is_doomed = false;      // memory was short: given up at the next opportunity
+  bool is_far = false;         // a tier that would answer too late was not asked
+  bool is_cut = false;         // a load may not be as long as what could be fetched
+  bool lacks_answers = false;  // look-ups: one ended by its deadline
+  uint32_t unasked = 0;        // bits of tiers that were full
+  uint32_t asked = 0;          // bits of tiers whose answers are to come
+  uint32_t late = 0;           // bits of tiers of which a transfer ended by its deadline
   quire_fetch_id id = 0;
   SequenceId sequence;
   std::vector<quire_symbol> symbols;

@@ -159,6 +159,7 @@ void Fetches::choose_without_the_rest(uint32_t index) {
   orphan_lookups(index, state_.now() >= f.fair);
   f.asked = f.unasked = 0;
   f.asks_others = false;
+  f.lacks_answers = true;
   choose(index);
 }
 
@@ -176,6 +177,7 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
     tier.saw_lookup(state_.now() - transfer.begun);
     tier.succeeded(Tier::What::kLookup);
   } else if (end.code == QUIRE_DEADLINE_EXCEEDED) {
+    if (!given_up) fetches_[index].lacks_answers = true;
     if (!given_up && state_.now() >= fetches_[index].fair) lookup_is_late(transfer);
   } else if (end.code != QUIRE_CANCELLED) {
     tier.failed(state_.now(), Tier::What::kLookup);
@@ -269,7 +271,10 @@ void Fetches::choose(uint32_t index) {
       if (longest[t] > 0) state_.tiers[t]->was_passed_over();
     }
   }
-  if (best == 0) return finish(index, any || f.is_far ? QUIRE_FETCH_SLOWER : QUIRE_FETCH_NOTHING, 0);
+  if (best == 0) {
+    const quire_fetch_outcome none = f.lacks_answers ? QUIRE_FETCH_LATE : QUIRE_FETCH_NOTHING;
+    return finish(index, any || f.is_far ? QUIRE_FETCH_SLOWER : none, 0);
+  }
   // Transfers that nobody waits for hold blocks. There must not be more and more of them.
   if (state_.stats.quarantined >= fetches_.size()) return finish(index, QUIRE_FETCH_NO_ROOM, 0);
   worth_.limit_load(&f, best, chosen, state_.now());

@@ -62,7 +62,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.full_hit = probe.full_hit_tokens;
   f.unasked = f.asked = f.late = 0;
   f.load = StepId(0);
-  f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = false;
+  f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = f.lacks_answers = false;
   f.pending.clear();
   f.assemblies.clear();
   f.slots.clear();
@@ -261,7 +261,7 @@ void Fetches::go_on(uint32_t index, uint64_t committed) {
   f.committed = f.hit = f.full_hit = f.position = committed;
   f.load = StepId(0);
   f.phase = Phase::kLooking;
-  f.asks_others = f.is_far = false;
+  f.asks_others = f.is_far = f.lacks_answers = false;
   for (size_t t = 0; t < f.bytes_of.size(); ++t) f.bytes_before[t] += f.bytes_of[t];
   f.bytes_of.assign(f.bytes_of.size(), 0);
   f.elapsed_of.assign(f.elapsed_of.size(), 0);

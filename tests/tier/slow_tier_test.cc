@@ -72,6 +72,29 @@ TEST(SlowTier, ThatBringsNothingIsFoundOut) {
   EXPECT_EQ(f.ask().outcome, QUIRE_FETCH_SLOWER);
 }
 
+// A look-up without an answer is late, whether the connector says that its deadline passed, or the tiers see it first.
+TEST(SlowTier, ThatDoesNotAnswerIsLate) {
+  for (const bool deaf : {false, true}) {
+    for (const int64_t deadline : {int64_t{0}, kComputing / 40}) {
+      SCOPED_TRACE(std::to_string(deaf) + ", deadline " + std::to_string(deadline));
+      Slow f({});
+      f.store.set_script([&](const SeenTicket& seen, Fate* fate) {
+        if (seen.ticket.kind != QUIRE_TICKET_LOOKUP) return;
+        if (deaf) {
+          fate->delay_ns = kComputing;
+        } else {
+          fate->held = true;
+        }
+        fate->deaf = deaf;
+      });
+      const quire_fetch_result got = f.ask(deadline);
+      EXPECT_EQ(got.outcome, QUIRE_FETCH_LATE);
+      EXPECT_EQ(got.committed, 0U);
+      EXPECT_EQ(f.engine.stats().outcomes[QUIRE_FETCH_LATE], 1U);
+    }
+  }
+}
+
 // It may have become faster: asked often enough, it is tried again, as carefully as at first.
 TEST(SlowTier, IsTriedAgain) {
   Slow f(speed(20));
