@@ -1,8 +1,10 @@
 """The documentation site: which page stands where (NAVIGATION, INSIDE, API), and Sphinx's settings. scripts/site.sh builds it."""
+import gc
 import re
+from pathlib import Path
 
 from docutils import nodes
-from sphinx.environment.adapters.toctree import TocTree
+from sphinx import addnodes
 
 # Sections of the first page's navigation: (heading, pages). A page is a Markdown file of the tree, or api/index or commands/index, which
 # stage.py makes. Every Markdown file of the tree is here or in INSIDE.
@@ -61,11 +63,12 @@ breathe_domain_by_extension = {"h": "c", "hpp": "cpp"}
 breathe_show_include = False
 c_id_attributes = ["QUIRE_API"]
 
-_NAME = re.compile(r"\b(?:quire_[a-z0-9_]+|QUIRE_[A-Z0-9_]+)\b")
+ROOT = Path(__file__).resolve().parents[2]
+_NAME = re.compile(r"\b(?:quire_[a-z0-9_]+|[A-Z][A-Z0-9_]+)\b")
 
 
 def _names(app):
-    """Name of the C API -> (page, anchor)."""
+    """Name of the C API -> (page, anchor). So for variables; codes without prefix lead to what to do."""
     if not hasattr(app.env, "quire_names"):
         found = {}
         for name, _, kind, page, anchor, _ in app.env.get_domain("c").get_objects():
@@ -73,6 +76,10 @@ def _names(app):
                 name = name.split(".")[-1]
             if "." not in name:
                 found[name] = (page, anchor)
+        for page in ("docs/errors", "docs/environment"):
+            for name in re.findall(r"^\| `QUIRE_(\w+)`", (ROOT / (page + ".md")).read_text(encoding="utf-8"), re.MULTILINE):
+                found[name if page == "docs/errors" else "QUIRE_" + name] = (page, name.lower())
+        del found["OK"]
         app.env.quire_names = found
     return app.env.quire_names
 
@@ -92,12 +99,12 @@ def _link_names(app, doctree, page):
     """Names of the C API in texts become links to their descriptions."""
     names = _names(app)
     for text in list(doctree.findall(nodes.Text)):
-        if "quire_" not in text.lower() or not _may_link(text):
+        if not _NAME.search(text) or not _may_link(text):
             continue
         parts, end = [], 0
         for match in _NAME.finditer(text):
             target = names.get(match.group())
-            if target is None:
+            if target is None or (target[0] == "docs/errors" and not page.startswith("api/")) or target[0] == page == "docs/environment":
                 continue
             uri = app.builder.get_relative_uri(page, target[0]) + "#" + target[1]
             parts += [nodes.Text(text[end:match.start()]), nodes.reference("", match.group(), refuri=uri, internal=True)]
@@ -106,25 +113,25 @@ def _link_names(app, doctree, page):
             text.parent.replace(text, [part for part in parts + [nodes.Text(text[end:])] if part.astext()])
 
 
-def _cut_contents(app, env):
-    """Navigation needs titles alone. Sphinx would copy the hundreds of names of every header for each page."""
-    env.quire_contents = dict(env.tocs)
-    for page, contents in env.tocs.items():
-        env.tocs[page] = contents.deepcopy()
-        for item in env.tocs[page].children[:1]:
-            del item[1:]
-
-
-def _page_contents(app, page, template, context, doctree):
-    """The contents of one page are whole."""
-    if page in app.env.quire_contents and "toc" in context:
-        titles, app.env.tocs[page] = app.env.tocs[page], app.env.quire_contents[page]
-        context["toc"] = app.builder.render_partial(TocTree(app.env).get_toc_for(page, app.builder))["fragment"]
-        app.env.tocs[page] = titles
+def _contents(app, page, template, context, doctree):
+    """The contents of a header's page: its declarations. Sphinx lists sections alone."""
+    if not page.startswith("api/") or page == "api/index":
+        return
+    items = []
+    for declared in doctree.findall(addnodes.desc):
+        above = declared.parent
+        while above is not None and not isinstance(above, addnodes.desc):
+            above = above.parent
+        signature = next(declared.findall(addnodes.desc_signature))
+        if above is None and signature["ids"]:
+            name = next(signature.findall(addnodes.desc_name)).astext()
+            items.append(f'<li><a class="reference internal" href="#{signature["ids"][-1]}">{name}</a></li>')
+    context["toc"] = f'<ul><li><a class="reference internal" href="#">{context["title"]}</a><ul>{"".join(items)}</ul></li></ul>'
+    context["furo_hide_toc"] = not items
 
 
 def setup(app):
-    app.connect("env-check-consistency", _cut_contents)
-    app.connect("html-page-context", _page_contents, priority=100)
+    gc.disable()  # a third of the time; the site has few pages
+    app.connect("html-page-context", _contents, priority=900)  # after the theme's
     app.connect("doctree-resolved", _link_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

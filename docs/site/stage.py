@@ -108,6 +108,8 @@ class Stage:
         text = LINK.sub(lambda match: self.link(file, match), text)
         if not text.lstrip().startswith("# "):
             text = f"# {os.path.dirname(file)}\n\n{text}"
+        if file in ("docs/errors.md", "docs/environment.md"):  # a row is a place to link to
+            text = re.sub(r"^\| `QUIRE_(\w+)`", lambda row: f'| <span id="{row.group(1).lower()}"></span>{row.group()[2:]}', text, flags=re.MULTILINE)
         if file in self.below:
             text = f"---\norphan: true\n---\n\n{text}"
         if file == "README.md":
