@@ -61,6 +61,8 @@ myst_heading_anchors = 4
 breathe_default_project = "c"
 breathe_domain_by_extension = {"h": "c", "hpp": "cpp"}
 breathe_show_include = False
+breathe_show_enumvalue_initializer = True
+breathe_show_define_initializer = True
 c_id_attributes = ["QUIRE_API"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,11 +87,10 @@ def _names(app):
 
 
 def _may_link(text):
-    """Not in links, headings, listings and signatures."""
+    """Not in links, headings, listings, and not what is being declared."""
     node = text.parent
     while node is not None:
-        if isinstance(node, (nodes.reference, nodes.title, nodes.literal_block, nodes.raw)) or node.tagname.startswith("desc_") \
-                and node.tagname != "desc_content":
+        if isinstance(node, (nodes.reference, nodes.title, nodes.literal_block, nodes.raw, addnodes.desc_name)):
             return False
         node = node.parent
     return True

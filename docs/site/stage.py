@@ -181,7 +181,7 @@ def manual(name, pages):
     text = f"# {name}\n"
     for heading, body in re.findall(r'<h1 class="Sh"[^>]*><a[^>]*>(.*?)</a></h1>(.*?)</section>', html, re.DOTALL):
         body = re.sub(r"\n\s*\n", "\n", body.strip())
-        text += f"\n## {heading.capitalize()}\n\n```{{raw}} html\n<div class=\"manual\">{body}</div>\n```\n"
+        text += f"\n## {' '.join(heading.split()).capitalize()}\n\n```{{raw}} html\n<div class=\"manual\">{body}</div>\n```\n"
     return text
 
 
