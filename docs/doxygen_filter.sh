@@ -6,7 +6,7 @@ sed -e '/^#/!s/[<>@%\\#]/\\&/g' -e 's,^/\* ,/** ,' \
   -e '1s,^/\*\* quire,/** @file\n * quire,' "$1" | awk '
   function leave() { if (kept) print "@endverbatim"; kept = 0 }
   /^ *\* - / { list = 1 }
-  /^ *\* ?[^ -]/ || /^ *\*$/ { list = 0 }
+  /^ *\* ?[^ \/-]/ || /^ *\*$/ { if (list) print " *"; list = 0 }
   !list && /^ *\*   / {
     if (!kept) print " *\n@verbatim"
     kept = 1
@@ -20,4 +20,5 @@ sed -e '/^#/!s/[<>@%\\#]/\\&/g' -e 's,^/\* ,/** ,' \
   { leave() }
   /^ \* (Thread|Errors): / { print " *" }
   /^ \* / || /^\/\*\* / { gsub(/(Thread|Blocking|Errors):/, "**&**") }
-  { print }'
+  { print }
+  /\*\/$/ { list = 0 }'

@@ -134,18 +134,28 @@ class Stage:
         text = "# API\n\nThe headers, in groups. Names of the API link to their descriptions wherever they stand.\n"
         for heading, folder, headers in API:
             text += f"\n## {heading}\n" if heading else ""
-            text += "\n" + toctree([api_page(folder, header) for header in headers], hidden=False)
+            text += "\n" + toctree([api_page(folder, header) for header in headers])
             for header in headers:
+                text += f"- [{Path(folder).name}/{header}](/{api_page(folder, header)}.md): {summary(ROOT / folder / header)}\n"
                 page = classes(self.out, header) if header.endswith(".hpp") else f"{directive('doxygenfile', 'quire/' + header, 'c')}"
                 self.write(api_page(folder, header), f"# {Path(folder).name}/{header}\n\n{page}")
         self.write("api/index", text)
 
     def commands(self):
         pages = sorted(path.name[:-2] for path in (ROOT / "docs/man").glob("*.1"))
-        text = "# Commands\n\nThe manual pages.\n\n" + toctree([f"commands/{name}" for name in pages], hidden=False)
-        self.write("commands/index", text)
+        text = "# Commands\n\nThe manual pages.\n\n" + toctree([f"commands/{name}" for name in pages])
         for name in pages:
-            self.write(f"commands/{name}", manual(name, pages))
+            page = manual(name, pages)
+            says = re.search(r"## Name.*?>[\w-]+ - (.*?)</p>", page, re.DOTALL).group(1)
+            text += f"- [{name}](/commands/{name}.md): {' '.join(says.split())}.\n"
+            self.write(f"commands/{name}", page)
+        self.write("commands/index", text)
+
+
+def summary(header):
+    """The first sentence of a header."""
+    head = re.match(r"(?:/\*|//) \S+: (.*?)(?:\*/|\n *\n|\n#)", header.read_text(encoding="utf-8"), re.DOTALL).group(1)
+    return re.split(r"(?<=\.) ", " ".join(re.sub(r"\n(?: \*|//) ?", " ", head).split()))[0]
 
 
 def directive(name, argument, project, *options):
@@ -166,8 +176,8 @@ def classes(pages, header):
     return text if header != "base.hpp" else text + "## Functions\n\n" + directive("doxygennamespace", "quire", "cpp", "content-only")
 
 
-def toctree(pages, caption="", hidden=True):
-    options = (f":caption: {caption}\n" if caption else "") + (":hidden:\n" if hidden else "") + ":maxdepth: 1\n"
+def toctree(pages, caption=""):
+    options = (f":caption: {caption}\n" if caption else "") + ":hidden:\n:maxdepth: 1\n"
     entries = [f"{TITLES[page + '.md']} </{page}>" if page + ".md" in TITLES else f"/{page}" for page in pages]
     return "```{toctree}\n" + options + "\n" + "\n".join(entries) + "\n```\n"
 
