@@ -1,6 +1,8 @@
-# Links of the installed documents, run by the installation with QUIRE_DOCUMENTS (their folder), QUIRE_TO_HEADERS and QUIRE_TO_SCHEMAS (ways from
-# there). A link to a header or a schema leads to where it is installed; one to what is in the source tree alone becomes its text.
-set(only_in_the_tree "(CONTRIBUTING\\.md|LICENSE|abi/README\\.md|tests/|drivers/|plugins/|bindings/(python|rust|go)|(samples/)?(python|rust|go)/)")
+# Links of the installed documents, run by the installation with QUIRE_DOCUMENTS (their folder), QUIRE_TO_HEADERS and QUIRE_TO_SCHEMAS
+# (ways from there). A link to a header or a schema leads to where it is installed; one to what is in the source tree alone becomes its text.
+set(languages "(python|rust|go)")
+set(only_in_the_tree
+  "(CONTRIBUTING\\.md|LICENSE|abi/README\\.md|tests/|drivers/|plugins/|bindings/${languages}|(samples/)?${languages}/)")
 file(GLOB_RECURSE pages "${QUIRE_DOCUMENTS}/*.md")
 foreach(page IN LISTS pages)
   file(READ "${page}" text)

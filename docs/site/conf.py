@@ -9,7 +9,8 @@ from sphinx import addnodes
 # Sections of the first page's navigation: (heading, pages). A page is a Markdown file of the tree, or api/index or commands/index, which
 # stage.py makes. Every Markdown file of the tree is here or in INSIDE.
 NAVIGATION = [
-    ("Understand", ["ARCHITECTURE.md", "docs/glossary.md", "docs/scenarios.md", "docs/differences-from-vllm.md", "docs/decisions/README.md"]),
+    ("Understand", ["ARCHITECTURE.md", "docs/glossary.md", "docs/scenarios.md", "docs/differences-from-vllm.md",
+                    "docs/decisions/README.md"]),
     ("Use", ["docs/in-your-engine.md", "docs/tiers.md", "docs/connectors.md", "docs/events.md", "docs/metrics.md", "samples/README.md"]),
     ("Models and plans", ["docs/models.md", "docs/layer-files.md", "docs/plans.md", "docs/capacity.md", "docs/performance.md"]),
     ("Look up", ["api/index", "commands/index", "docs/errors.md", "docs/environment.md", "docs/abi-promises.md"]),
@@ -125,7 +126,8 @@ def _contents(app, page, template, context, doctree):
             above = above.parent
         signature = next(declared.findall(addnodes.desc_signature))
         if above is None and signature["ids"]:
-            name = next(signature.findall(addnodes.desc_name)).astext()
+            names = [name for name in signature.findall(addnodes.desc_name) if not isinstance(name.parent, addnodes.desc_parameter)]
+            name = names[-1].astext()  # the parameters of a template stand before it
             items.append(f'<li><a class="reference internal" href="#{signature["ids"][-1]}">{name}</a></li>')
     context["toc"] = f'<ul><li><a class="reference internal" href="#">{context["title"]}</a><ul>{"".join(items)}</ul></li></ul>'
     context["furo_hide_toc"] = not items

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from conf import API, INSIDE, NAVIGATION, TITLES  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-LANGUAGES = {".h": "c", ".c": "c", ".cc": "cpp", ".hpp": "cpp", ".py": "python", ".json": "json", ".ipynb": "json", ".sh": "sh", ".go": "go",
-             ".rs": "rust"}
+LANGUAGES = {".h": "c", ".c": "c", ".cc": "cpp", ".hpp": "cpp", ".py": "python", ".json": "json", ".ipynb": "json", ".sh": "sh",
+             ".go": "go", ".rs": "rust"}
 LINK = re.compile(r"^```.*?^```|^~~~.*?^~~~|`[^`\n]*`|\]\((?P<to>[^)\s]+)\)", re.DOTALL | re.MULTILINE)
 
 
@@ -90,7 +90,7 @@ class Stage:
             return self.page_of(path), fragment
         if path in self.headers:
             return self.headers[path], ""
-        if path == "abi/include/quire" or path == "bindings/cpp/quire.hpp":
+        if path == "abi/include/quire":
             return "api/index", ""
         self.sources[path] = f"files/{path}"
         return self.sources[path], ""
@@ -109,7 +109,8 @@ class Stage:
         if not text.lstrip().startswith("# "):
             text = f"# {os.path.dirname(file)}\n\n{text}"
         if file in ("docs/errors.md", "docs/environment.md"):  # a row is a place to link to
-            text = re.sub(r"^\| `QUIRE_(\w+)`", lambda row: f'| <span id="{row.group(1).lower()}"></span>{row.group()[2:]}', text, flags=re.MULTILINE)
+            text = re.sub(r"^\| `QUIRE_(\w+)`", lambda row: f'| <span id="{row.group(1).lower()}"></span>{row.group()[2:]}', text,
+                          flags=re.MULTILINE)
         if file in self.below:
             text = f"---\norphan: true\n---\n\n{text}"
         if file == "README.md":
@@ -135,6 +136,9 @@ class Stage:
         for heading, folder, headers in API:
             text += f"\n## {heading}\n" if heading else ""
             text += "\n" + toctree([api_page(folder, header) for header in headers])
+            if heading == "C++":  # what a program includes; no more than a comment and the headers below
+                page, _ = self.target("README.md", "bindings/cpp/quire.hpp")
+                text += f"- [quire.hpp](/{page}.md): {summary(ROOT / 'bindings/cpp/quire.hpp')} Include this one.\n"
             for header in headers:
                 text += f"- [{Path(folder).name}/{header}](/{api_page(folder, header)}.md): {summary(ROOT / folder / header)}\n"
                 page = classes(self.out, header) if header.endswith(".hpp") else f"{directive('doxygenfile', 'quire/' + header, 'c')}"
@@ -173,6 +177,8 @@ def classes(pages, header):
     namespace = pages.parent / "xml-cpp" / "namespacequire.xml"  # its classes stand on the pages of their headers
     namespace.write_text(re.sub(r"<innerclass .*?</innerclass>", "", namespace.read_text(encoding="utf-8")), encoding="utf-8")
     text = "".join(directive("doxygen" + kind, name, "cpp", "members", "undoc-members") for _, kind, name in sorted(found))
+    says = summary(ROOT / "bindings/cpp/quire_cpp" / header)
+    text = f"{says[0].upper()}{says[1:]}\n\n{text}"
     return text if header != "base.hpp" else text + "## Functions\n\n" + directive("doxygennamespace", "quire", "cpp", "content-only")
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""installed_links.py PREFIX: every relative link of the Markdown files under PREFIX/share/doc leads to what is installed, and every fragment to a
-heading of that page. Prints what is broken."""
+"""installed_links.py PREFIX: every relative link of the Markdown files under PREFIX/share/doc leads to what is installed, and every
+fragment to a heading of that page. Prints what is broken."""
 import os
 import re
 import sys

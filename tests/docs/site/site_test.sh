@@ -18,7 +18,8 @@ for page in index.html api/step_h.html api/cpp-step_hpp.html commands/quire-plan
   [ "$(wc -c <"$out/html/$page")" -gt 10000 ] || { echo "FAILED: $page is short"; exit 1; }
 done
 grep -q 'href="../docs/errors.html#invalid_argument"' "$out/html/api/step_h.html" || { echo "FAILED: codes of calls lead nowhere"; exit 1; }
-grep -q 'href="../api/step_h.html#[^"]*quire_reserve"' "$out/html/docs/in-your-engine.html" || { echo "FAILED: guides do not link to calls"; exit 1; }
+grep -q 'href="../api/step_h.html#[^"]*quire_reserve"' "$out/html/docs/in-your-engine.html" ||
+  { echo "FAILED: guides do not link to calls"; exit 1; }
 
 cp -r "$out/html" "$work/html"
 for broken in 's,href="docs/errors.html",href="docs/error.html",' 's,href="#two-commands",href="#three-commands",'; do

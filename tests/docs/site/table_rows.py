@@ -17,7 +17,8 @@ def text_of(path):
 def files():
     """Files of the tree, but for what is built or recorded."""
     skipped = {"build", "target", "third_party", "corpus", "frozen", "__pycache__"}
-    folders = [ROOT / name for name in ("abi", "bindings", "cmake", "core", "docs", "drivers", "plugins", "samples", "scripts", "tests", "tools")]
+    names = ("abi", "bindings", "cmake", "core", "docs", "drivers", "plugins", "samples", "scripts", "tests", "tools")
+    folders = [ROOT / name for name in names]
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if not skipped & set(path.relative_to(ROOT).parts) and path.is_file():
@@ -61,7 +62,8 @@ def codes():
 
 def constants():
     """Names that headers declare: text in calls that is no variable."""
-    headers = [path for folder in ("abi/include", "plugins/zmq/include", "plugins/exporter/include") for path in (ROOT / folder).rglob("*.h")]
+    folders = ("abi/include", "plugins/zmq/include", "plugins/exporter/include")
+    headers = [path for folder in folders for path in (ROOT / folder).rglob("*.h")]
     return {name for path in headers for name in re.findall(r"\bQUIRE_[A-Z0-9_]+\b(?=\s*(?:=|,|\}|\n|0x|\d))", re.sub(
         r"/\*.*?\*/", "", text_of(path), flags=re.DOTALL))}
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tables_test.sh SOURCE: docs/errors.md and docs/environment.md have the rows that they must have, and no others; a row that is missing, twice
-# or stale is noticed, and so is a variable that code begins to read.
+# tables_test.sh SOURCE: docs/errors.md and docs/environment.md have the rows that they must have, and no others; a row that is missing,
+# twice there or stale is noticed, and so is a variable that code begins to read.
 set -u
 source=$1 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/tree.sh"
