@@ -53,12 +53,22 @@ install(FILES ${PROJECT_SOURCE_DIR}/docs/man/quire_conformance.1 DESTINATION ${C
 install(FILES ${PROJECT_SOURCE_DIR}/docs/write-a-driver.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT driver_dev)
 
 # Guides and samples lie as in the source tree, so that their links hold.
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md ${PROJECT_SOURCE_DIR}/SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/ARCHITECTURE.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+  ${PROJECT_SOURCE_DIR}/SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev
-  PATTERN man EXCLUDE PATTERN completion EXCLUDE PATTERN schemas EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN "*.sh" EXCLUDE
+  PATTERN man EXCLUDE PATTERN site EXCLUDE PATTERN completion EXCLUDE PATTERN schemas EXCLUDE PATTERN Doxyfile EXCLUDE PATTERN "*.sh" EXCLUDE
   PATTERN write-a-driver.md EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT dev
   PATTERN go EXCLUDE PATTERN rust EXCLUDE PATTERN python EXCLUDE PATTERN "*.cmake" EXCLUDE PATTERN parts_test.c EXCLUDE PATTERN compare.sh EXCLUDE)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/samples/expected/compare.sh DESTINATION ${CMAKE_INSTALL_DOCDIR}/samples/expected COMPONENT dev)
+# Links to headers, schemas and what is in the source tree alone.
+file(RELATIVE_PATH quire_to_headers /p/${CMAKE_INSTALL_DOCDIR} /p/${CMAKE_INSTALL_INCLUDEDIR})
+file(RELATIVE_PATH quire_to_schemas /p/${CMAKE_INSTALL_DOCDIR} /p/${CMAKE_INSTALL_DATADIR}/quire/schemas)
+foreach(component dev driver_dev)
+  install(CODE "set(QUIRE_DOCUMENTS \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
+  set(QUIRE_TO_HEADERS ${quire_to_headers})
+  set(QUIRE_TO_SCHEMAS ${quire_to_schemas})" COMPONENT ${component})
+  install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/installed_links.cmake COMPONENT ${component})
+endforeach()
 
 include(${PROJECT_SOURCE_DIR}/cmake/packages.cmake)

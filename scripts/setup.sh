@@ -12,7 +12,7 @@ clang libclang-rt-dev clang-format clang-tidy doxygen python3-numpy python3-cffi
 "
 extras=""
 case "${1-}" in
-  --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt hipcc" ;; # without them their tests say that they were skipped
+  --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt hipcc python3-sphinx python3-myst-parser python3-breathe furo mandoc" ;; # without them their tests say that they were skipped
   "") ;;
   *) echo "setup: unknown argument '$1' (known: --extras)" >&2; exit 2 ;;
 esac
