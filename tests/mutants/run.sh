@@ -76,6 +76,7 @@ targets() {  # targets TESTS: what of them must be built
 }
 work=$build/mutants
 mkdir -p "$work"
+export GTEST_FAIL_FAST=1  # the first test that fails has caught it
 
 rotating() {  # N of all, beginning where the number of the commit says; printed with the rest
   local number=${QUIRE_MUTANTS_FROM:-$(git -C "$root" rev-list --count HEAD 2>/dev/null || date +%j)} names total i
