@@ -62,13 +62,18 @@ fn source() -> Result<PathBuf, String> {
     let places = [own.join("vendor"), own.join("../../..")];
     match places.iter().find(|folder| folder.join("core/CMakeLists.txt").exists()) {
         Some(folder) => Ok(folder.clone()),
-        None => Err(format!("there is no source of quire in {}: bindings/rust/vendor.sh of quire's repository puts it there", places[0].display())),
+        None => Err(format!(
+            "there is no source of quire in {}: bindings/rust/vendor.sh of quire's repository puts it there",
+            places[0].display()
+        )),
     }
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
     let said = command.output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "cmake is not installed; the feature `vendored` needs cmake 3.25 and a compiler of C++20".to_string(),
+        std::io::ErrorKind::NotFound => {
+            "cmake is not installed; the feature `vendored` needs cmake 3.25 and a compiler of C++20".to_string()
+        }
         _ => format!("{:?} cannot be run: {}", command, error),
     })?;
     if said.status.success() {
@@ -113,7 +118,8 @@ fn build() -> Result<PathBuf, String> {
 fn needs(lib: &Path) -> Result<Vec<String>, String> {
     let file = lib.join("pkgconfig/quire-static.pc");
     let text = fs::read_to_string(&file).map_err(|error| format!("{}: {}", file.display(), error))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Libs.private:")).ok_or_else(|| format!("{}: no Libs.private", file.display()))?;
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("Libs.private:")).ok_or_else(|| format!("{}: no Libs.private", file.display()))?;
     Ok(line.split_whitespace().filter_map(|word| word.strip_prefix("-l")).map(str::to_string).collect())
 }
 
@@ -145,7 +151,9 @@ fn main() {
         return;
     }
     let linked = match (has("CARGO_FEATURE_VENDORED"), has("CARGO_FEATURE_DLOPEN")) {
-        (true, true) => Err("the features `vendored` and `dlopen` exclude each other: one links the library, the other one loads it".to_string()),
+        (true, true) => {
+            Err("the features `vendored` and `dlopen` exclude each other: one links the library, the other one loads it".to_string())
+        }
         (true, false) => link_vendored(),
         (false, true) => Ok(()),
         (false, false) => link_installed(),

@@ -38,7 +38,7 @@ fn story(model: &Model, gib: u64) -> Result<()> {
         println!("group {}: {}, {} caches, {} bytes per block", index, kind, group.num_caches, group.payload_bytes_per_block);
     }
     let capacity = config.capacity(&CacheOptions::default(), 4096, 1)?;
-    println!("sequences of 4096 tokens: {}; the longest one: {} tokens", capacity.concurrency, capacity.longest);
+    println!("{} sequences of 4096 tokens can decode together; a single one may get {} tokens", capacity.decoding, capacity.longest);
     Ok(())
 }
 

@@ -77,7 +77,8 @@ fn ends_are_reported_where_they_are_asked_for() {
     cache.finish_sequence(sequence.id()).unwrap();
     assert_eq!(sequence.info().unwrap_err().code, Code::NotFound);
     assert_eq!(sequence.finish().unwrap_err().code, Code::NotFound);
-    let refused = Cache::new(None, &plan(&[full_layer(0)], 33, 256), &CacheOptions { max_sequences: 1, ..CacheOptions::default() }).unwrap();
+    let refused =
+        Cache::new(None, &plan(&[full_layer(0)], 33, 256), &CacheOptions { max_sequences: 1, ..CacheOptions::default() }).unwrap();
     let _only = Sequence::new(&refused, None).unwrap();
     assert_eq!(Sequence::new(&refused, None).unwrap_err().code, Code::ResourceExhausted);
 }
