@@ -1,5 +1,5 @@
 //! quire for Rust: the KV cache of hybrid language models, safe and without a dependency. Plans, caches, steps, loads, events, memory, kernels,
-//! tensors of others, ops of modules and connectors are here; addresses that cannot be checked are taken over by `quire-sys`, in `unsafe`.
+//! tensors of others, ops of modules and connectors are here; addresses that cannot be checked are taken over by `quire-kv-sys`, in `unsafe`.
 //!
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
