@@ -28,7 +28,7 @@ while read -r import; do
   echo "FAILED: no package of $module is '$import', which is imported"
   failed=1
 done < <(find "$source/bindings/go" "$source/samples/go" "$source/tests/bindings" -name '*.go' -exec sed -nE \
-  's/^(import |	)([a-z]+ )?"([^"]*\/[^"]*quire[^"]*|quire[^"]*)"$/\3/p' {} +)
+  's/^(import |[[:space:]])([a-z]+ )?"([^"]*\/[^"]*quire[^"]*|quire[^"]*)"$/\3/p' {} +)
 [ $imports -ge 12 ] || { echo "FAILED: only $imports imports of the module were found"; failed=1; }
 for guide in bindings/go/quire/README.md docs/in-your-engine.md; do
   grep -qE "^ +require $module v$version( |$)" "$source/$guide" || { echo "FAILED: $guide does not say: require $module v$version"; failed=1; }
