@@ -65,10 +65,10 @@ fn story() -> Result<()> {
             }
             Ok::<u32, Error>(texts)
         });
-        let told = engine(&cache, &memory, &stream, &tiers);
+        let ended = engine(&cache, &memory, &stream, &tiers);
         over.store(true, Ordering::Release);
         let texts = scraper.join().expect("the thread of metrics")?;
-        told?;
+        ended?;
         println!("metrics were written meanwhile: {}", texts > 0);
         Ok(())
     })
