@@ -19,6 +19,18 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/quireConfig.cmake.in $
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/quireConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 install(FILES ${CMAKE_BINARY_DIR}/cmake/quire.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+if(TARGET quire_static)
+  # -lNAME of every library that the core links: archives too, so that what a program links is found where it is built.
+  set(QUIRE_STATIC_NEEDS "")
+  get_target_property(quire_needs quire_core LINK_LIBRARIES)
+  foreach(library ${quire_needs})
+    if(library MATCHES "/lib([^/]+)\\.(so|a)$")
+      string(APPEND QUIRE_STATIC_NEEDS "-l${CMAKE_MATCH_1} ")
+    endif()
+  endforeach()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/quire-static.pc.in ${CMAKE_BINARY_DIR}/cmake/quire-static.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/cmake/quire-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT static)
+endif()
 install(FILES ${CMAKE_BINARY_DIR}/cmake/quireConfig.cmake ${CMAKE_BINARY_DIR}/cmake/quireConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/quireDriver.cmake ${PROJECT_SOURCE_DIR}/cmake/module_driver.map
   ${PROJECT_SOURCE_DIR}/cmake/module_connector.map DESTINATION ${quire_cmake_dir} COMPONENT dev)

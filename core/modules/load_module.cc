@@ -170,11 +170,14 @@ Result<Module> take_over(ModuleKind kind, const std::string& what, const std::st
 }
 
 // Where the library's own code lies.
+// The file that this code is in. The loader calls a program by its argv[0], which anybody may have written: libquire.a asks the kernel.
 std::string library_path() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&library_path), &info) == 0 || info.dli_fname == nullptr) return {};
+  void* map = nullptr;
+  if (dladdr1(reinterpret_cast<void*>(&library_path), &info, &map, RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
+  const char* const name = static_cast<const link_map*>(map)->l_name;
   char resolved[PATH_MAX];
-  return realpath(info.dli_fname, resolved) == nullptr ? std::string() : std::string(resolved);
+  return realpath(*name == '\0' ? "/proc/self/exe" : name, resolved) == nullptr ? std::string() : std::string(resolved);
 }
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }

@@ -1,7 +1,7 @@
-module stories
+module quire.example/quire/bindings/go/samples
 
 go 1.19
 
-require quire v0.0.0
+require quire.example/quire/bindings/go v0.2.0
 
-replace quire => ../../bindings/go/quire
+replace quire.example/quire/bindings/go => ../../bindings/go

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 const config = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,

@@ -1,6 +1,6 @@
 #!/bin/bash
 # rust.sh CMAKE BUILD SOURCE: the Rust crates against a scratch installation: tests and examples of the documentation with the oldest compiler
-# at hand, without network; clippy and rustfmt where a toolchain has them.
+# at hand, without network; clippy and rustfmt where a toolchain has them. QUIRE_FULL=1: the feature `vendored` builds the library, too.
 set -eu
 cmake=$1 build=$2 source=$3
 work=$build/bindings/rust
@@ -13,12 +13,12 @@ oldest=$(command -v /usr/bin/cargo || command -v cargo) ||
 newest=$(command -v cargo)
 
 rm -rf "$work/prefix"
-for component in library dev driver_cpu driver_null connector_null connector_host; do
+for component in library dev static driver_cpu driver_null connector_null connector_host; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
 done
 lib=$(dirname "$(find "$work/prefix" -name libquire.so)")
 export PKG_CONFIG_PATH=$lib/pkgconfig LD_LIBRARY_PATH=$lib CARGO_NET_OFFLINE=true CARGO_INCREMENTAL=0 RUST_BACKTRACE=0
-unset QUIRE_DRIVER QUIRE_DRIVER_PATH QUIRE_LIB_DIR QUIRE_DIR
+unset QUIRE_DRIVER QUIRE_DRIVER_PATH QUIRE_CONNECTOR_PATH QUIRE_LIB_DIR QUIRE_DIR QUIRE_STATIC_DIR DOCS_RS
 cd "$source/bindings/rust"
 
 oldest_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/target "$oldest" "$@"; }
@@ -34,10 +34,23 @@ export QUIRE_OWN_DRIVER=$work/own
 oldest_do test --quiet --offline --locked --workspace --no-fail-fast >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 awk '/^test result: ok/ { passed += $4 } END { print "tests and examples: " passed " passed" }' "$work/log"
 
+# The examples of the crate that are no stories.
+say() { cat "$work/log"; echo "FAILED: the example $1"; exit 1; }
+"$work/target/debug/examples/plan" >"$work/log" 2>&1 || say plan
+grep -q "sequences of 4096 tokens can decode together" "$work/log" || say plan
+"$work/target/debug/examples/plan" "$source/samples/models/falcon-h1-7b.json" 24 >"$work/log" 2>&1 || say plan
+! "$work/target/debug/examples/plan" /nonexistent >"$work/log" 2>&1 || say "plan: it takes a file that is absent"
+tiers_story() { # PROGRAM
+  QUIRE_DRIVER=cpu "$1" >"$work/log" 2>&1 || say tiers
+  printf '%s\n' "computed 64 tokens" "4 units are in tier \`host\`" "fetched: Done, 64 tokens" "metrics were written meanwhile: true" |
+    diff - "$work/log" || say tiers
+}
+tiers_story "$work/target/debug/examples/tiers"
+
 # The samples print what those in other languages print.
 oldest_do build --quiet --offline --locked --bins >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-compare() { "$source/samples/expected/compare.sh" "$work/target/debug/$1" "$1" "$2"; }
-for story in hello hybrid driver_swap dlpack step_loop engine; do
+compare() { "$source/samples/expected/compare.sh" "$work/target/debug/$1" "$(basename "$1")" "$2"; }
+for story in hello hybrid driver_swap dlpack step_loop engine examples/dlpack examples/step_loop; do
   compare $story cpu
   compare $story null
   compare $story "?"
@@ -56,7 +69,7 @@ mkdir -p "$work/guide/src"
   awk '/^```/ { inside = $0 == "```rust"; next } inside' "$source/docs/in-your-engine.md"
   cat "$source/tests/bindings/engine_guide.rs"
 } >"$work/guide/src/main.rs"
-printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n[dependencies]\nquire = { path = "%s" }\n' "$PWD/quire" >"$work/guide/Cargo.toml"
+printf '[package]\nname = "guide"\nversion = "0.1.0"\nedition = "2021"\n[workspace]\n[dependencies]\nquire-kv = { path = "%s" }\n' "$PWD/quire" >"$work/guide/Cargo.toml"
 (cd "$work/guide" && QUIRE_DRIVER=null oldest_do run --quiet --offline) || exit 1
 
 # The library by dlopen, with nothing to link; one of another version is refused before anything of it is called.
@@ -67,21 +80,28 @@ echo "dlopen: bookkeeping runs with nothing linked; a library that is absent or 
 
 # Where the library is: a prefix, the folder itself, or pkg-config; without any of them the build says what to set.
 find_do() { PATH=$(dirname "$oldest"):$PATH CARGO_TARGET_DIR=$work/find "$oldest" "$@"; }
-QUIRE_DIR=$work/prefix PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-sys
-QUIRE_LIB_DIR=$lib PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-sys
+QUIRE_DIR=$work/prefix PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-kv-sys
+QUIRE_LIB_DIR=$lib PKG_CONFIG_PATH=/nonexistent find_do check --quiet --offline --locked -p quire-kv-sys
 for dir in "" /nonexistent; do
   if env ${dir:+QUIRE_DIR=$dir} PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent PATH="$(dirname "$oldest"):$PATH" \
-    CARGO_TARGET_DIR="$work/find" "$oldest" check --offline --locked -p quire-sys >"$work/log" 2>&1; then
-    echo "FAILED: quire-sys was built without a library"
+    CARGO_TARGET_DIR="$work/find" "$oldest" check --offline --locked -p quire-kv-sys >"$work/log" 2>&1; then
+    echo "FAILED: quire-kv-sys was built without a library"
     exit 1
   fi
   grep -q "set PKG_CONFIG_PATH to the folder of quire.pc, or QUIRE_DIR" "$work/log" || { cat "$work/log"; exit 1; }
 done
-echo "quire-sys: QUIRE_DIR, QUIRE_LIB_DIR and pkg-config lead to the library; without it the build says what to set"
+echo "quire-kv-sys: QUIRE_DIR, QUIRE_LIB_DIR and pkg-config lead to the library; without it the build says what to set"
 
-# What a module uses, pair by pair; a circle is what tsort cannot sort.
-grep -oE '^[^/]*\bcrate::[a-z_]+' quire/src/*.rs | sed -E 's/.*\/([a-z_]+)\.rs:.*crate::/\1 /' | tsort >/dev/null
-echo "the modules of the crate quire use each other in no circle"
+# The archive, linked into programs; and the packages as a registry would have them.
+"$source/tests/bindings/rust_vendored.sh" "$oldest" "$newest" "$source" "$work" || exit 1
+
+# What a module uses, pair by pair, in code; a circle is what tsort cannot sort.
+for file in quire/src/*.rs; do
+  sed 's/\/\/.*//' "$file" | grep -oE '\bcrate::[a-z_]+' | sed "s/.*::/$(basename "$file" .rs) /"
+done | sort -u >"$work/uses"
+[ "$(wc -l <"$work/uses")" -gt 80 ] || { echo "FAILED: the modules of the crate quire-kv use each other less than expected"; exit 1; }
+tsort "$work/uses" >/dev/null || { echo "FAILED: the modules of the crate quire-kv use each other in a circle"; exit 1; }
+echo "the modules of the crate quire-kv use each other in no circle"
 
 if newest_do clippy --version >/dev/null 2>&1; then
   newest_do clippy --quiet --offline --locked --workspace --all-targets -- -D warnings
@@ -89,8 +109,11 @@ if newest_do clippy --version >/dev/null 2>&1; then
 else
   echo "clippy is not installed with $newest: not run"
 fi
-RUSTDOCFLAGS="-D warnings" newest_do doc --quiet --offline --locked --no-deps -p quire -p quire-sys >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-echo "rustdoc: clean"
+# As docs.rs does it: nothing of the library is in sight, and nothing is built.
+DOCS_RS=1 PKG_CONFIG=/nonexistent CMAKE=/nonexistent RUSTDOCFLAGS="-D warnings" \
+  newest_do doc --quiet --offline --locked --no-deps -p quire-kv -p quire-kv-sys --features quire-kv/vendored >"$work/log" 2>&1 ||
+  { cat "$work/log"; exit 1; }
+echo "rustdoc: clean, without a library"
 if newest_do fmt --version >/dev/null 2>&1; then
   newest_do fmt --all --check
   echo "rustfmt: clean"

@@ -41,6 +41,13 @@ plugins=$(realpath "$(pkg-config --variable=plugindir quire)")
 found=$(LD_LIBRARY_PATH=$lib "$work/engine")
 [ "$found" = "$plugins/libquire_driver_null.so" ] || { echo "FAILED: plugindir is $plugins, the library found '$found'"; exit 1; }
 echo "pkg-config: plugindir is where the library looks"
+# The archive, where it was built: the same program, with the library inside.
+if pkg-config --exists quire-static; then
+  # shellcheck disable=SC2046
+  gcc -std=c99 $(pkg-config --cflags quire-static) "$work/engine.c" -o "$work/engine_static" $(pkg-config --static --libs quire-static)
+  ! readelf -d "$work/engine_static" | grep NEEDED | grep -q libquire || { echo "FAILED: libquire.a needs libquire.so"; exit 1; }
+  echo "pkg-config --static quire-static: a program with the library inside"
+fi
 
 # The command finds its library beside it.
 [ -x "$work/moved/bin/quire" ] || { echo "FAILED: no quire in bin"; exit 1; }

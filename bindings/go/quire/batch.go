@@ -87,10 +87,10 @@ type Batch struct {
 // GroupTables are the arrays of one group: Table and Slots of attention, StateRead and StateWrite of states; [column] outermost, each of
 // as many elements. Cross attention has lengths of its own, and slots for the encoder tokens of rows that begin.
 type GroupTables struct {
-	Columns               int
+	Columns               int     // ids of a block
 	KVLen                 []int32 // [rows]
 	Table                 []int32 // [column][row][Pitch] lowered ids
-	Pitch                 int
+	Pitch                 int     // lowered ids from row to row of Table
 	Slots                 []int64 // [column][NumSlots]
 	NumSlots              int     // rows of keys that Append writes
 	StateRead, StateWrite []int32 // [column][rows]; StateWrite with lists: [column][StateIndptr[rows]]

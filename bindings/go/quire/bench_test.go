@@ -7,7 +7,7 @@ import (
 	"sort"
 	"testing"
 
-	"quire/internal/decode"
+	"quire.example/quire/bindings/go/quire/internal/decode"
 )
 
 func median(values []float64) float64 {

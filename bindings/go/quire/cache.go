@@ -25,8 +25,8 @@ type SequenceID uint64
 
 // Identity says who shares with whom: sequences of equal salt, adapter and epoch.
 type Identity struct {
-	Salt, Adapter string
-	Epoch         uint64
+	Salt, Adapter string // each at most 4096 bytes; sequences share prefixes only if both are equal
+	Epoch         uint64 // of the weights, for example; part of the identity
 	AdapterNumber uint64 // told in events; not part of the identity
 	NoMatch       bool   // the sequence never reads the prefix index
 	NoPublish     bool   // the sequence publishes nothing

@@ -11,18 +11,26 @@ import (
 // PlanOptions says how much memory a plan has, bytes (one number, or one per shard) or pages, and what it is made for: quire_plan_options.
 // Zero values are its defaults.
 type PlanOptions struct {
-	TensorParallel, PipelineParallel, ContextParallel uint32
-	Policy, Layout                                    string
-	MemoryBytes                                       []uint64
-	NumPages, MaxModelLen, MaxTokensInFlight          uint64
-	BlockTokens, KernelBlockTokens                    uint32
-	KVDType, StateDType                               DType
-	KVScales                                          int32
-	Flags                                             uint32
-	PreferredLayouts                                  []string
-	PageAlignment, EncoderTokens                      uint64
-	StageLayers                                       []uint32
-	Vllm                                              VllmOptions
+	TensorParallel    uint32      // shards by heads; 0 = 1
+	PipelineParallel  uint32      // shards by layers; 0 = 1
+	ContextParallel   uint32      // shards by tokens; 0 = 1
+	Policy            string      // auto, pack:N, vllm; "" = auto
+	Layout            string      // order of letters such as BLPJKTHD; "" = the policy's
+	MemoryBytes       []uint64    // one number for all shards, or one per shard
+	NumPages          uint64      // 0 = as many as fit in MemoryBytes
+	MaxModelLen       uint64      // tokens; 0 = the model's
+	MaxTokensInFlight uint64      // of one sequence between Reserve and Commit; 0 = 8192
+	BlockTokens       uint32      // wanted block of attention groups; 0 = 16
+	KernelBlockTokens uint32      // blocks of kernels are a multiple of this; 0 = 16
+	KVDType           DType       // all zero = the model's
+	StateDType        DType       // of recurrent states, but not of short convolutions; all zero = the model's
+	KVScales          int32       // QUIRE_KV_SCALES_*
+	Flags             uint32      // QUIRE_PLAN_*
+	PreferredLayouts  []string    // what the driver's kernels like, best first; at most 16
+	PageAlignment     uint64      // bytes that pages are a multiple of; 0 = the policy's
+	EncoderTokens     uint64      // most of a request; 0 = the model's
+	StageLayers       []uint32    // layers of each pipeline stage; nil = evenly
+	Vllm              VllmOptions // what only the policy vllm reads
 }
 
 // Config is a plan: groups, pages, blocks. Immutable; any goroutine.

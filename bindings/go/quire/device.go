@@ -221,11 +221,11 @@ func (s *Stream) Copy(from, to *Buffer) error {
 
 // CopyRun is one run of bytes from one buffer to another.
 type CopyRun struct {
-	From   *Buffer
-	FromAt int
-	To     *Buffer
-	ToAt   int
-	Bytes  int
+	From   *Buffer // source
+	FromAt int     // bytes into From
+	To     *Buffer // destination
+	ToAt   int     // bytes into To
+	Bytes  int     // how many
 }
 
 // CopyRuns copies bytes between buffers, and waits for it: the runs are borrowed until then.

@@ -99,7 +99,7 @@ func dlpackOf(p unsafe.Pointer, old bool) C.quire_dlpack {
 // DLTensor is a DLPack tensor: shape and strides in elements. Close runs its deleter, unless quire took it.
 type DLTensor struct {
 	handle
-	Shape, Strides []int64
+	Shape, Strides []int64 // elements; Strides nil = dense
 	of             *Memory // that it was exported from: what is bound to it must live as long as the tensor
 	legacy         bool    // of DLPack 0.x
 }
@@ -316,7 +316,7 @@ func (m *Memory) Export(options ExportOptions) (*DLTensor, error) {
 // DeviceTensor is a tensor for the ops: an engine's own that was imported, or one in memory of the device. Strides in bytes.
 type DeviceTensor struct {
 	handle
-	Shape, Stride []int64
+	Shape, Stride []int64 // Shape in elements, Stride in bytes
 	tensor        C.quire_tensor
 	of            *Memory // that its bytes were exported from
 }

@@ -10,17 +10,17 @@ import (
 
 // HashOptions says how blocks are hashed: quire_hash_options.
 type HashOptions struct {
-	Algorithm     HashAlgorithm
-	Seed          string // upstream: the value of PYTHONHASHSEED
-	BlockTokens   uint32
-	Flags         uint32
-	Adapter, Salt string
-	Media         []HashMedia
-	Identifiers   string // text that Media point into
-	Embeds        []byte // prompt embeddings, EmbedRows rows of equal size
-	EmbedRows     uint64
-	Parent        []byte // digest of the block before tokens[0]
-	FirstToken    uint64
+	Algorithm     HashAlgorithm // which function
+	Seed          string        // upstream: the value of PYTHONHASHSEED
+	BlockTokens   uint32        // at least 1
+	Flags         uint32        // HashLastMediaOnly, or 0
+	Adapter, Salt string        // extra keys: of every block, of the first block; empty = none
+	Media         []HashMedia   // by position, not overlapping
+	Identifiers   string        // text that Media point into
+	Embeds        []byte        // prompt embeddings, EmbedRows rows of equal size
+	EmbedRows     uint64        // 0 = none
+	Parent        []byte        // digest of the block before tokens[0]
+	FirstToken    uint64        // position of the first token, above 0 exactly if Parent is given
 }
 
 // HashBytes is the size of a digest; 0 for an unknown algorithm.
@@ -74,9 +74,9 @@ func HashBlocks(options HashOptions, tokens []int64) ([]byte, error) {
 
 // EventOptions says how a cache records events.
 type EventOptions struct {
-	Algorithm HashAlgorithm
-	Seed      string
-	RingBytes uint64 // 0 = 16 MiB
+	Algorithm HashAlgorithm // of the names of blocks
+	Seed      string        // text whose hash comes before first blocks
+	RingBytes uint64        // 0 = 16 MiB
 }
 
 // EnableEvents records events from now on: once, before anything was published.

@@ -12,7 +12,7 @@ import (
 
 // OpInfo is what a module says of an op.
 type OpInfo struct {
-	Name, Signature, Doc string
+	Name, Signature, Doc string // Signature: how its arguments are written; Doc: one line
 	Version, Flags, Args uint32 // Flags: ExtensionNative, ExtensionPacked; Args: what callers pass
 }
 

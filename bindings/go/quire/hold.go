@@ -17,8 +17,8 @@ type HoldID uint64
 type HoldInfo struct {
 	structSize uint32
 	_          uint32
-	FirstToken uint64
-	EndToken   uint64
+	FirstToken uint64 // of the sequence
+	EndToken   uint64 // the token after the last one
 	NumParts   uint64 // in all groups
 }
 
@@ -27,11 +27,11 @@ type PrefixDigest [32]byte
 
 // Unit is quire_unit: a part of a sequence that became complete. End its Hold.
 type Unit struct {
-	Hold        HoldID
-	Sequence    SequenceID // may have ended
-	FirstToken  uint64     // a multiple of UnitTokens
-	EndToken    uint64
-	Reason      UnitReason
+	Hold        HoldID       // keeps what the unit has
+	Sequence    SequenceID   // may have ended
+	FirstToken  uint64       // a multiple of UnitTokens
+	EndToken    uint64       // the token after the last one
+	Reason      UnitReason   // why it is reported now
 	Flags       uint32       // UnitHasState
 	Digest      PrefixDigest // of the tokens before EndToken
 	AheadDigest PrefixDigest // the same with the tokens that drafts read beyond

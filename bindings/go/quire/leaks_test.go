@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"quire/internal/inuse"
+	"quire.example/quire/bindings/go/quire/internal/inuse"
 )
 
 // Finalizers give back what was forgotten.

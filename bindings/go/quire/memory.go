@@ -136,10 +136,10 @@ func (m *Memory) Region(region uint32) (unsafe.Pointer, uint64, error) {
 
 // View is a strided tensor of a memory: an address of the device, shape, and strides in bytes.
 type View struct {
-	Data               unsafe.Pointer
-	DType              DType
-	DeviceType, Device int32
-	Shape, Stride      []int64
+	Data               unsafe.Pointer // address of the device
+	DType              DType          // of the elements
+	DeviceType, Device int32          // QUIRE_DEVICE_*, and its number
+	Shape, Stride      []int64        // Shape in elements, Stride in bytes
 }
 
 func viewOf(t *C.quire_tensor) View {

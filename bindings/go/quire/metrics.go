@@ -10,8 +10,8 @@ import (
 
 // MetricsSource is objects that count, and the labels of their samples. Nil = none.
 type MetricsSource struct {
-	Cache  *Cache
-	Tiers  *Tiers
+	Cache  *Cache  // nil = none
+	Tiers  *Tiers  // nil = none
 	Memory *Memory // one shard; its device is reported with it
 	Labels string  // as in the text: engine="0",model_name="m"
 }

@@ -10,8 +10,8 @@ import (
 
 // DType is an element type, with the numbers of DLPack.
 type DType struct {
-	Code, Bits uint8
-	Lanes      uint16
+	Code, Bits uint8  // Code: QUIRE_DTYPE_*; Bits of one lane
+	Lanes      uint16 // 1, or more for packed types
 }
 
 // The types of most caches.
@@ -35,24 +35,24 @@ func dtypeOf(d C.quire_dtype) DType { return DType{uint8(d.code), uint8(d.bits),
 
 // Layer is one cache of one layer: quire_layer. Zero values are its defaults; Kind 0 caches nothing.
 type Layer struct {
-	Kind                       LayerKind
-	Layer, Sub                 uint32
-	Name                       string
-	KVHeads, QHeads            uint32
-	HeadDimK, HeadDimV         uint32
-	DType                      DType
-	Codec, StateKind           int32
-	Window                     uint64
-	SinkTokens, SharesWith     uint32
-	CompressRatio, BlockTokens uint32
+	Kind                       LayerKind     // what it caches
+	Layer, Sub                 uint32        // index in the model, and among the caches of the layer
+	Name                       string        // empty = layers.<layer>
+	KVHeads, QHeads            uint32        // of the whole model; states: KVHeads are key heads
+	HeadDimK, HeadDimV         uint32        // elements; MLA: K has latent and rope, V is 0
+	DType                      DType         // of the cached elements
+	Codec, StateKind           int32         // QUIRE_CODEC_*, QUIRE_STATE_*
+	Window                     uint64        // tokens of windows and chunks
+	SinkTokens, SharesWith     uint32        // first tokens that stay; 0, or 1 + index of the layer whose cache this one reads
+	CompressRatio, BlockTokens uint32        // tokens per stored row, 0 = 1; wanted block, 0 = the planner's
 	State                      []StateTensor // at most 4
-	StateShard                 [4]uint8
-	Softcap                    float32
-	EncoderTokens              uint64
-	CodecParams                CodecParams
-	StateParts                 [4]uint32
-	LookAhead, Flags           uint32
-	RopeDim                    uint32 // MLA: elements at the end of a row that carry rope
+	StateShard                 [4]uint8      // per tensor: 0, or 1 + the dimension that is split over ranks
+	Softcap                    float32       // 0 = none; sizes nothing
+	EncoderTokens              uint64        // cross attention: most of a request
+	CodecParams                CodecParams   // numbers of the codec
+	StateParts                 [4]uint32     // extents along the split dimension of State[0] that are split one by one
+	LookAhead, Flags           uint32        // tokens that a draft layer writes ahead; LayerDraft, LayerSinkLogits
+	RopeDim                    uint32        // MLA: elements at the end of a row that carry rope
 }
 
 func (l *Layer) write(to *C.quire_layer, a *arena) error {

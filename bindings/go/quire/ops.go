@@ -10,11 +10,11 @@ import (
 
 // Tensor is a dense or strided tensor in a buffer; Stride in bytes, nil = dense. In may be an imported or created tensor instead.
 type Tensor struct {
-	Data   *Buffer
-	Offset int // bytes into Data
-	DType  DType
-	Shape  []int64
-	Stride []int64
+	Data   *Buffer       // where it lies
+	Offset int           // bytes into Data
+	DType  DType         // of the elements
+	Shape  []int64       // elements, at most 5 axes
+	Stride []int64       // bytes; nil = dense
 	In     *DeviceTensor // if set, the others are not read
 }
 
@@ -144,10 +144,10 @@ func (s *Stream) floats(b *Buffer, n int, what string) (*C.float, error) {
 // AppendOptions are what Append can do beside writing rows.
 type AppendOptions struct {
 	RopeCos, RopeSin *Buffer // float32 [positions, RopeDim / 2]; nil = no rope
-	RopeDim          uint32
-	RopePositions    int // rows of RopeCos and RopeSin
-	RopeInterleaved  bool
-	ScaleK, ScaleV   float32
+	RopeDim          uint32  // elements that are rotated
+	RopePositions    int     // rows of RopeCos and RopeSin
+	RopeInterleaved  bool    // pairs are neighbours, not halves
+	ScaleK, ScaleV   float32 // quantised caches store value / scale; 0 = 1
 }
 
 // Append writes keys and values [tokens, heads, dim] into the slots of a step.
@@ -200,20 +200,20 @@ func (s *Stream) AppendWith(kv *PagedKV, key, value Tensor, step *Batch, options
 
 // AttentionOptions are what Attend can do beside causal attention over everything.
 type AttentionOptions struct {
-	NotCausal      bool // every key is seen (cross attention)
-	BatchInvariant bool
-	LSE            Tensor // float32 [tokens, q heads]; empty = not wanted
-	Scale, Softcap float32
-	Window, Chunk  uint32
-	SinkTokens     uint32
+	NotCausal      bool    // every key is seen (cross attention)
+	BatchInvariant bool    // results do not depend on what else is in the batch
+	LSE            Tensor  // float32 [tokens, q heads]; empty = not wanted
+	Scale, Softcap float32 // of the logits, 0 = 1 / sqrt(dim); of their soft cap, 0 = none
+	Window, Chunk  uint32  // tokens that are seen, the own one included; only keys of the same chunk; 0 = none
+	SinkTokens     uint32  // first tokens that are always seen, with Window
 	SinkLogits     *Buffer // float32 [q heads]; nil = none
 	AlibiSlopes    *Buffer // float32 [q heads]; nil = none
 	Mask           *Buffer // tree mask, bit b is bit b % 8 of byte b / 8, set = seen; nil = none
 	MaskIndptr     *Buffer // int64 [rows + 1], with Mask: the first bit of each row's [query tokens, kv_len]
-	ScaleK, ScaleV float32
-	HeadDimV       uint32
+	ScaleK, ScaleV float32 // quantised caches; 0 = 1
+	HeadDimV       uint32  // one-sided caches: width of V in a row of K
 	Plan           *Buffer // of AttentionPlan; nil = planned inside the call
-	Workspace      *Buffer
+	Workspace      *Buffer // for partial results; nil = the driver's own (CPU only)
 }
 
 // Attention is what a layer says of its attention: NotCausal, Window, Chunk, SinkTokens, Softcap, HeadDimV. The rest is the engine's.
@@ -385,10 +385,10 @@ func (s *Stream) MergeWith(parts, lse []Tensor, out, outLSE Tensor) error {
 // GatedDelta is what the gated delta rule reads and writes: Query and Key [tokens, heads, dim_k], Value and Out [tokens, heads_v, dim_v], Gate
 // and Beta float32 [tokens, heads_v].
 type GatedDelta struct {
-	State                              *PagedState
-	Query, Key, Value, Gate, Beta, Out Tensor
-	Flags                              uint32 // GatedDelta...
-	Scale                              float32
+	State                              *PagedState // states before and after the step
+	Query, Key, Value, Gate, Beta, Out Tensor      // Gate is the logarithm of the decay
+	Flags                              uint32      // GatedDelta...
+	Scale                              float32     // 0 = 1 / sqrt(dim_k)
 }
 
 // GatedDelta runs the gated delta rule over the rows of a step.
@@ -415,9 +415,9 @@ func (s *Stream) GatedDelta(d GatedDelta, step *Batch) error {
 
 // Conv1D is what a short causal convolution reads and writes: Input and Out [tokens, channels], Weight [channels, width], Bias [channels].
 type Conv1D struct {
-	State                    *PagedState
-	Input, Weight, Bias, Out Tensor // Bias empty = none
-	SiLU                     bool
+	State                    *PagedState // inputs of the convolution before the step
+	Input, Weight, Bias, Out Tensor      // Bias empty = none
+	SiLU                     bool        // Out goes through it
 }
 
 // Conv1D runs a short causal convolution over the rows of a step.
@@ -445,11 +445,11 @@ func (s *Stream) Conv1D(d Conv1D, step *Batch) error {
 // SelectiveScan is what the selective scan of Mamba1 and Mamba2 reads and writes: X, Z and Out [tokens, heads, head_dim], Dt [tokens, heads], A
 // float32 [heads] or [heads, state_dim], B and C [tokens, groups, state_dim], Skip [heads] or [heads, head_dim], DtBias [heads].
 type SelectiveScan struct {
-	State               *PagedState
-	X, Dt, A, B, C, Out Tensor
-	Skip, DtBias, Z     Tensor // empty = none
-	Softplus            bool
-	DtMin, DtMax        float32 // DtMax 0 = no limit
+	State               *PagedState // states before and after the step
+	X, Dt, A, B, C, Out Tensor      // shapes: see above
+	Skip, DtBias, Z     Tensor      // empty = none
+	Softplus            bool        // Dt goes through it
+	DtMin, DtMax        float32     // DtMax 0 = no limit
 }
 
 // SelectiveScan runs the selective scan over the rows of a step.

@@ -8,11 +8,13 @@
 // Slices of tokens, entries and results are passed as they are: C reads them during the call only. What a driver reads after a call returned
 // (tables and tensors of ops) lies in C memory: see Buffer and Batch. Batch.Next is a whole step in one call of C and allocates nothing.
 //
-// Structs that the headers define (Stats, KVView, ReserveEntry, ...) have the bytes of C; their fields are documented in quire's headers.
+// Structs that the headers define (Stats, KVView, ReserveEntry, ...) have the bytes of C.
+//
+// pkg-config finds the library. With the build tag quire_static the archive libquire.a goes into the program, which then needs no shared library
+// of quire.
 package quire
 
 /*
-#cgo pkg-config: quire
 #include <quire/quire.h>
 #include <stdlib.h>
 
@@ -77,11 +79,11 @@ func (c Code) Error() string { return c.String() }
 
 // Error is a refusal of quire: one line that names argument, value and limit, and where it came from.
 type Error struct {
-	Code    Code
+	Code    Code   // why
 	Native  int32  // errno, CUresult, ...; 0 = none
 	Domain  int32  // 0 none, 1 errno, 2 CUDA driver, 4 HIP, 5 UCX, 6 dlerror
 	Source  string // "library", "driver:cpu", ...; "go": refused by this package
-	Message string
+	Message string // one line; names argument, value and limit
 }
 
 func (e *Error) Error() string { return e.Code.String() + ": " + e.Message }
@@ -264,11 +266,11 @@ func ABIVersion() uint32 { return uint32(C.quire_abi_version()) }
 // RuntimeOptions names the driver, where modules are looked for, and flags. Zero values are quire's defaults.
 type RuntimeOptions struct {
 	Driver        string // "" = QUIRE_DRIVER
-	DriverPath    string
-	ConnectorPath string
-	NoEnv         bool
-	TrustPaths    bool
-	Threads       uint32
+	DriverPath    string // absolute folders that are searched first, separated by colons; "" = QUIRE_DRIVER_PATH
+	ConnectorPath string // the same for connectors; "" = QUIRE_CONNECTOR_PATH
+	NoEnv         bool   // the environment is not read
+	TrustPaths    bool   // modules of other owners or in writable folders are accepted
+	Threads       uint32 // of the CPU driver; 0 = as many as CPUs names, else all cores
 	CPUs          string // where the CPU driver's threads run, e.g. "0-3,8"
 	Log           bool   // lines go to the function of SetLog
 	LogLevel      int32  // LogTrace, ...

@@ -74,9 +74,9 @@ type Step struct {
 
 // FillAt says where in the step and how in the destination; Pitch 0 = all of it.
 type FillAt struct {
-	Group, Shard, FirstColumn, NumColumns uint32
-	Pitch, ColumnPitch                    uint64
-	FillValue                             int64
+	Group, Shard, FirstColumn, NumColumns uint32 // which group; whose lowering; first column; columns, 0 = all from the first on
+	Pitch, ColumnPitch                    uint64 // elements from row to row, and from column to column (0 = dense)
+	FillValue                             int64  // tables: behind the end of a row
 	NumRows, NumTokens                    uint32 // of arrays of a fixed shape; 0 = those of the step
 }
 

@@ -8,17 +8,17 @@ type FetchID uint64
 
 // FetchResult is quire_fetch_result: how a fetch ended.
 type FetchResult struct {
-	Fetch    FetchID
-	Sequence SequenceID
-	Outcome  FetchOutcome
-	Tier     uint32 // index of the tier that gave most bytes; 0xffffffff = none
+	Fetch    FetchID      // its number
+	Sequence SequenceID   // may be used again
+	Outcome  FetchOutcome // how it ended
+	Tier     uint32       // index of the tier that gave most bytes; 0xffffffff = none
 	// Tokens that the sequence has now, whatever the outcome. 0 = it is empty: reserve with
 	// EntryMatch. Otherwise reserve the rest without it, from Known of Cache.Sequence on: a load
 	// knows symbols beyond what it brought.
 	Committed uint64
 	HitTokens uint64 // of these, found in the cache
 	Bytes     uint64 // that were brought
-	ElapsedNs int64
+	ElapsedNs int64  // from BeginFetch to the end
 	_         uint64
 }
 
@@ -26,22 +26,22 @@ type FetchResult struct {
 type TierStats struct {
 	structSize     uint32
 	IsOpen         uint32 // 0 = closed after 5 failures in a row, for 5 s to 5 min
-	Name           Text32
+	Name           Text32 // as it was given, or the connector's
 	UnitsStored    uint64 // all objects of a unit were written, or existed
 	UnitsDropped   uint64 // not written: too much was in flight, or a store failed
-	ObjectsStored  uint64
-	ObjectsExisted uint64
-	ObjectsLoaded  uint64
+	ObjectsStored  uint64 // written
+	ObjectsExisted uint64 // stores of objects that were there
+	ObjectsLoaded  uint64 // read
 	ObjectsMissing uint64 // found by a look-up, and gone when they were loaded
 	ObjectsDamaged uint64 // checksum, size or name was another; they were removed
 	ObjectsFailed  uint64 // other errors of loads
-	BytesStored    uint64
-	BytesLoaded    uint64
-	BytesInFlight  uint64
-	KeysLookedUp   uint64
-	KeysFound      uint64
+	BytesStored    uint64 // written
+	BytesLoaded    uint64 // read
+	BytesInFlight  uint64 // of stores and loads, now
+	KeysLookedUp   uint64 // asked for
+	KeysFound      uint64 // of these
 	TokensFetched  uint64 // of fetches that are done, by the tier that gave most
-	TimesClosed    uint64
+	TimesClosed    uint64 // after failures in a row
 	NsPerMib       uint64 // of loads, as it is estimated now; 0 = unknown
 	LatencyNs      uint64 // of look-ups, as it is estimated now; 0 = unknown
 }
@@ -50,18 +50,18 @@ type TierStats struct {
 type TiersStats struct {
 	structSize        uint32
 	_                 uint32
-	UnitTokens        uint64
-	Fetches           uint64 // begun
-	FetchesInProgress uint64
+	UnitTokens        uint64    // tokens of a unit
+	Fetches           uint64    // begun
+	FetchesInProgress uint64    // now
 	Outcomes          [8]uint64 // by FetchOutcome
-	TokensFetched     uint64
-	TokensHit         uint64 // of the same fetches, found in the cache
-	UnitsTaken        uint64 // from the cache
-	UnitsInFlight     uint64 // held for stores
-	Quarantined       uint64 // loads that were given up and may still be written; now
-	QuarantinedEver   uint64
-	TokensAsked       uint64 // of fetches that ended: beyond what the cache had
-	FetchNs           uint64 // from BeginFetch to the end; sum
+	TokensFetched     uint64    // of fetches that are done
+	TokensHit         uint64    // of the same fetches, found in the cache
+	UnitsTaken        uint64    // from the cache
+	UnitsInFlight     uint64    // held for stores
+	Quarantined       uint64    // loads that were given up and may still be written; now
+	QuarantinedEver   uint64    // since the tiers were made
+	TokensAsked       uint64    // of fetches that ended: beyond what the cache had
+	FetchNs           uint64    // from BeginFetch to the end; sum
 	// Element i counts fetches that took less than 2^i microseconds and not less than half of that.
 	// The last element counts the rest, too.
 	FetchLatency [32]uint64
@@ -77,22 +77,22 @@ type RecordInfo struct {
 	Prefix      PrefixDigest // of all tokens up to EndToken
 	Caches      uint64       // the same number where two records are of the same layers
 	FirstToken  uint64       // of the unit; a state is that of EndToken
-	EndToken    uint64
-	HeaderBytes uint64 // the payload begins there: NumBlocks blocks
-	BlockBytes  uint64
-	NumBlocks   uint64
-	FirstBlock  [2]uint64 // of the sequence, of up to two stretches of blocks:
-	EndBlock    [2]uint64 // sinks and the tail of a window
-	WrittenAtNs int64     // since 1970
-	BlockTokens uint32    // states: 0
-	IsState     uint32
-	NumCaches   uint32 // layers, or parts of layers with a cache of their own
-	FirstLayer  uint32
-	LastLayer   uint32
-	FirstHead   uint32 // token caches, those of the first layer: which heads it has
-	NumHeads    uint32 // states: 0
-	Rank        uint32 // token caches: of context parallelism; states: of the shards
-	NumRanks    uint32
+	EndToken    uint64       // the token after the last one
+	HeaderBytes uint64       // the payload begins there: NumBlocks blocks
+	BlockBytes  uint64       // of a block
+	NumBlocks   uint64       // of the payload
+	FirstBlock  [2]uint64    // of the sequence, of up to two stretches of blocks:
+	EndBlock    [2]uint64    // sinks and the tail of a window
+	WrittenAtNs int64        // since 1970
+	BlockTokens uint32       // states: 0
+	IsState     uint32       // 1 = a state
+	NumCaches   uint32       // layers, or parts of layers with a cache of their own
+	FirstLayer  uint32       // of the model
+	LastLayer   uint32       // of the model
+	FirstHead   uint32       // token caches, those of the first layer: which heads it has
+	NumHeads    uint32       // states: 0
+	Rank        uint32       // token caches: of context parallelism; states: of the shards
+	NumRanks    uint32       // that Rank counts
 	_           uint32
 }
 
@@ -106,7 +106,7 @@ type SessionInfo struct {
 	// The sequence then resumes where all groups can, perhaps at 0.
 	Committed  uint64
 	HitTokens  uint64 // restore: of these, found in the cache
-	NumRecords uint64
+	NumRecords uint64 // of the stream
 	NumDamaged uint64 // restore: blocks of records whose checksum does not match
 	Bytes      uint64 // of the stream
 }

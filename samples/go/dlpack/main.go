@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 func story() error {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 func numbers(values ...float32) *quire.Buffer {

@@ -1,6 +1,6 @@
 package main
 
-import "quire"
+import "quire.example/quire/bindings/go/quire"
 
 // The model: attention over everything, a recurrent layer, attention over a window.
 var layers = []quire.Layer{

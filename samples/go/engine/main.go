@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 func serve(faulty bool) (*server, error) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 const (

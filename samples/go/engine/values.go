@@ -1,6 +1,6 @@
 package main
 
-import "quire"
+import "quire.example/quire/bindings/go/quire"
 
 // Every number that weights would have given is a function of h(p), a hash of the salt and of all symbols up to position p: a wrong block, order
 // or salt gives other numbers.

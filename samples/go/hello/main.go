@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 // Computes a prompt and finishes its sequence, so that what it published can be found.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 const config = `{"architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 4, "hidden_size": 256,

@@ -6,7 +6,7 @@ import (
 	"math"
 	"os"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 const tokens, steps = 32, 6

@@ -3,7 +3,7 @@ package main
 import (
 	"math"
 
-	"quire"
+	"quire.example/quire/bindings/go/quire"
 )
 
 const heads, kvHeads, dim = 4, 2, 8

@@ -1,7 +1,7 @@
-//! Declarations of quire's C ABI, generated from its headers; the headers document every call. Safe Rust is in the crate `quire`.
+//! Declarations of quire's C ABI, generated from its headers; the headers document every call. Safe Rust is in the crate `quire-kv`.
 //!
-//! `build.rs` finds the library by `QUIRE_LIB_DIR`, `QUIRE_DIR` or pkg-config. With the feature `dlopen` nothing is linked and [`load`]
-//! brings the library when the program runs.
+//! `build.rs` finds the library by `QUIRE_LIB_DIR`, `QUIRE_DIR` or pkg-config. With the feature `vendored` it builds the library of its source
+//! instead, as an archive. With the feature `dlopen` nothing is linked and [`load`] brings the library when the program runs.
 #![allow(non_camel_case_types, non_upper_case_globals)]
 
 #[allow(clippy::all, missing_docs)]
@@ -34,6 +34,13 @@ impl NativeStream {
         self.0
     }
 }
+
+/// The folder of the drivers and connectors that the feature `vendored` built, on the machine that built them; empty in documentation.
+#[cfg(feature = "vendored")]
+pub const VENDORED_MODULES: &str = match option_env!("QUIRE_VENDORED_MODULES") {
+    Some(folder) => folder,
+    None => "",
+};
 
 /// Why there is no library to call.
 #[derive(Debug, Clone, PartialEq, Eq)]

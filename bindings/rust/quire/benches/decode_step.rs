@@ -1,4 +1,4 @@
-//! A decode step of 256 sequences (reserve, all arrays, commit) through this crate and by direct calls of quire-sys, in one process over one
+//! A decode step of 256 sequences (reserve, all arrays, commit) through this crate and by direct calls of quire-kv-sys, in one process over one
 //! cache: block by block in turn, so that both see every position of a block and the same lengths. Prints microseconds and their ratio.
 //!   cargo bench --offline -p quire [-- BLOCKS]
 

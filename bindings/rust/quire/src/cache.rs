@@ -178,7 +178,7 @@ impl CacheReader {
         Ok(digests)
     }
 
-    /// The C handle, for calls of `quire-sys`, which are `unsafe` and have to keep the header's rules themselves.
+    /// The C handle, for calls of `quire-kv-sys`, which are `unsafe` and have to keep the header's rules themselves.
     #[must_use]
     pub fn as_raw(&self) -> *mut sys::quire_cache {
         self.0.as_ptr()

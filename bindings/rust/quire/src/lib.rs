@@ -1,5 +1,5 @@
 //! quire for Rust: the KV cache of hybrid language models, safe and without a dependency. Plans, caches, steps, loads, events, memory, kernels,
-//! tensors of others, ops of modules and connectors are here; addresses that cannot be checked are taken over by `quire-sys`, in `unsafe`.
+//! tensors of others, ops of modules and connectors are here; addresses that cannot be checked are taken over by `quire-kv-sys`, in `unsafe`.
 //!
 //! The words of the headers become types. *Any thread*: the type is `Sync` and cloning it takes a reference. *Serialized on X*: X is `Send` and
 //! not `Sync`, so one call runs at a time without a lock. *Owned*: dropping releases, in any order and from any thread; what is made from
@@ -58,11 +58,13 @@ mod ops;
 mod place;
 mod queue;
 mod runtime;
+mod sequence;
 mod session;
 mod shards;
 mod step;
 mod ticket;
 mod tier;
+mod tier_reader;
 mod view;
 
 pub use batch::Batch;
@@ -85,9 +87,13 @@ pub use metrics::{write_metrics, MetricsFormat, MetricsSource};
 pub use model::{CodecParams, Layer, LayerKind, Model, ModelInfo, StateTensor};
 pub use ops::{AppendOptions, AttentionOptions, AttentionPlan, GatedDelta, Rope, SelectiveScan, TreeMask, Workspace, WorkspaceBytes};
 pub use queue::Queue;
+#[cfg(feature = "vendored")]
+pub use quire_sys::VENDORED_MODULES;
 pub use runtime::{Candidate, ClockFn, HostMemory, LogFn, LogLevel, Runtime, RuntimeOptions};
+pub use sequence::Sequence;
 pub use session::{SessionError, SessionInfo, SessionOptions};
 pub use step::{Copy, Fill, FillKind, InFlight, Load, LoadFailure, Step, StepInfo, Zero};
 pub use ticket::{Completion, Payload, Pieces, Ticket, TicketKind};
-pub use tier::{check_record, read_record, FetchId, FetchOutcome, Fetched, RecordInfo, Tier, TierStats, Tiers, TiersOptions, TiersStats};
+pub use tier::{check_record, read_record, FetchId, FetchOutcome, Fetched, RecordInfo, Tier, Tiers, TiersOptions};
+pub use tier_reader::{TierStats, TiersReader, TiersStats};
 pub use view::{CopyRun, Source, Strided, View, ViewMut};

@@ -3,7 +3,7 @@
 use crate::cache::CacheReader;
 use crate::error::{borrow, list_text, Result};
 use crate::memory::Memory;
-use crate::tier::Tiers;
+use crate::tier_reader::{Entered, TiersReader};
 use quire_sys as sys;
 
 /// Objects that count, and the labels of their samples.
@@ -11,8 +11,8 @@ use quire_sys as sys;
 pub struct MetricsSource<'a> {
     /// `Cache::reader`: it can be read from any thread.
     pub cache: Option<&'a CacheReader>,
-    /// The tiers of a cache.
-    pub tiers: Option<&'a Tiers<'a>>,
+    /// `Tiers::reader`, the same for the tiers of a cache.
+    pub tiers: Option<&'a TiersReader>,
     /// One shard; its device is reported with it.
     pub memory: Option<&'a Memory>,
     /// As in the text: `engine="0",model_name="m"`.
@@ -31,13 +31,16 @@ pub enum MetricsFormat {
 /// The metrics of all sources as one text.
 ///
 /// # Errors
-/// `InvalidArgument` (labels: syntax, a name twice or one of quire's; two sources with the same labels).
+/// `InvalidArgument` (labels: syntax, a name twice or one of quire's; two sources with the same labels), `FailedPrecondition` (tiers that are
+/// gone).
 pub fn write_metrics(sources: &[MetricsSource<'_>], format: MetricsFormat) -> Result<String> {
+    let entered: Vec<Option<Entered<'_>>> = sources.iter().map(|s| s.tiers.map(TiersReader::enter).transpose()).collect::<Result<_>>()?;
     let raw: Vec<sys::quire_metrics_source> = sources
         .iter()
-        .map(|s| sys::quire_metrics_source {
+        .zip(&entered)
+        .map(|(s, tiers)| sys::quire_metrics_source {
             cache: s.cache.map_or(std::ptr::null_mut(), CacheReader::raw),
-            tiers: s.tiers.map_or(std::ptr::null_mut(), Tiers::as_ptr),
+            tiers: tiers.as_ref().map_or(std::ptr::null_mut(), Entered::as_ptr),
             memory: s.memory.map_or(std::ptr::null_mut(), Memory::raw),
             labels: borrow(s.labels),
             reserved0: std::ptr::null_mut(),

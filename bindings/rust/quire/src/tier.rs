@@ -4,12 +4,13 @@ use crate::cache::Cache;
 use crate::config::numbers;
 use crate::connector::{Connector, ConnectorHealth};
 use crate::entries::{SequenceId, Symbol};
-use crate::error::{borrow, call, text, Error, Refused, Result};
+use crate::error::{borrow, call, Code, Error, Refused, Result};
 use crate::events::{EventBatch, EventBuffer};
 use crate::hold::UnitOptions;
 use crate::memory::{Memory, Stream};
 use crate::runtime::made;
 use crate::shards::Shards;
+use crate::tier_reader::{TierStats, TiersReader, TiersStats};
 use quire_sys as sys;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -134,22 +135,6 @@ impl Fetched {
 }
 
 numbers! {
-    /// What happened in one tier: `quire_tier_stats`. Its name is what [`Tiers::tier_name`] says.
-    TierStats of quire_tier_stats {
-        is_open: u32, units_stored: u64, units_dropped: u64, objects_stored: u64, objects_existed: u64, objects_loaded: u64,
-        objects_missing: u64, objects_damaged: u64, objects_failed: u64, bytes_stored: u64, bytes_loaded: u64, bytes_in_flight: u64,
-        keys_looked_up: u64, keys_found: u64, tokens_fetched: u64, times_closed: u64, ns_per_mib: u64, latency_ns: u64,
-    }
-}
-numbers! {
-    /// What happened in all tiers: `quire_tiers_stats`. Element i of `outcomes` counts fetches of the i-th outcome, from `Done` = 1 on.
-    TiersStats of quire_tiers_stats {
-        unit_tokens: u64, fetches: u64, fetches_in_progress: u64, outcomes: [u64; 8], tokens_fetched: u64, tokens_hit: u64,
-        units_taken: u64, units_in_flight: u64, quarantined: u64, quarantined_ever: u64, tokens_asked: u64, fetch_ns: u64,
-        fetch_latency: [u64; 32],
-    }
-}
-numbers! {
     /// What the header of a record says: `quire_record_info`.
     RecordInfo of quire_record_info {
         version: u32, key: [u8; 32], fingerprint: [u8; 32], prefix: [u8; 32], caches: u64, first_token: u64, end_token: u64,
@@ -212,6 +197,7 @@ pub fn check_record(header: &[u8], first_block: u64, blocks: &[u8]) -> Result<u6
 #[derive(Debug)]
 pub struct Tiers<'e> {
     raw: NonNull<sys::quire_tiers>,
+    reader: TiersReader,
     shards: Shards<'e>,
     connectors: Vec<Connector>, // released after the tiers
     cache: std::marker::PhantomData<&'e Cache>,
@@ -258,7 +244,7 @@ impl<'e> Tiers<'e> {
         match create(&tiers) {
             Ok((raw, shards)) => {
                 let connectors = tiers.into_iter().map(|tier| tier.connector).collect();
-                Ok(Tiers { raw, shards, connectors, cache: std::marker::PhantomData })
+                Ok(Tiers { raw, reader: TiersReader::new(raw), shards, connectors, cache: std::marker::PhantomData })
             }
             Err(error) => Err(Refused { error, given: tiers }),
         }
@@ -303,43 +289,34 @@ impl<'e> Tiers<'e> {
         Ok(raw.iter().take(count as usize).map(Fetched::of).collect())
     }
 
-    /// Counters of one tier.
+    /// What may be asked of the tiers from any thread; clone it for a thread of its own.
+    #[must_use]
+    pub fn reader(&self) -> &TiersReader {
+        &self.reader
+    }
+
+    /// As [`TiersReader::tier_stats`].
     ///
     /// # Errors
     /// `OutOfRange`.
     pub fn tier_stats(&self, tier: u32) -> Result<TierStats> {
-        Ok(TierStats::of(&self.raw_stats(tier)?))
+        self.reader.tier_stats(tier)
     }
 
-    /// What a tier is called.
+    /// As [`TiersReader::tier_name`].
     ///
     /// # Errors
     /// `OutOfRange`.
     pub fn tier_name(&self, tier: u32) -> Result<String> {
-        let raw: sys::quire_tier_stats = self.raw_stats(tier)?;
-        Ok(text(&raw.name))
+        self.reader.tier_name(tier)
     }
 
-    /// Events of what a tier keeps, from number `from` on, as [`crate::CacheReader::read_events`] those of the cache. There are no
-    /// snapshots: after `DataLoss` read on at the batch's `oldest`. Allocates nothing.
+    /// As [`TiersReader::read_events`].
     ///
     /// # Errors
-    /// `FailedPrecondition` (no `event_ring_bytes`, or the tier is only read), `DataLoss` (overwritten), `OutOfRange` (tier, not one fits, or
-    /// from lies ahead).
+    /// As there.
     pub fn read_events(&self, tier: u32, from: u64, into: &mut EventBuffer) -> Result<EventBatch> {
-        into.read(|room, batch, err| unsafe {
-            sys::quire_tiers_read_events(self.raw.as_ptr(), tier, from, room.events, room.capacity, room.data, room.bytes, batch, err)
-        })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut sys::quire_tiers {
-        self.raw.as_ptr()
-    }
-
-    fn raw_stats(&self, tier: u32) -> Result<sys::quire_tier_stats> {
-        let mut raw = TierStats::empty();
-        call(|err| unsafe { sys::quire_tiers_get_tier_stats(self.raw.as_ptr(), tier, &mut raw, err) })?;
-        Ok(raw)
+        self.reader.read_events(tier, from, into)
     }
 
     /// How the connector of a tier is now.
@@ -349,23 +326,22 @@ impl<'e> Tiers<'e> {
     pub fn tier_health(&self, tier: u32) -> Result<ConnectorHealth> {
         match self.connectors.get(tier as usize) {
             Some(connector) => connector.health(),
-            None => Err(Error::new(crate::error::Code::OutOfRange, format!("tier: {} of {}", tier, self.connectors.len()))),
+            None => Err(Error::new(Code::OutOfRange, format!("tier: {} of {}", tier, self.connectors.len()))),
         }
     }
 
-    /// Counters of all tiers.
+    /// As [`TiersReader::stats`].
     ///
     /// # Errors
     /// None that a caller can cause.
     pub fn stats(&self) -> Result<TiersStats> {
-        let mut raw = TiersStats::empty();
-        call(|err| unsafe { sys::quire_tiers_get_stats(self.raw.as_ptr(), &mut raw, err) })?;
-        Ok(TiersStats::of(&raw))
+        self.reader.stats()
     }
 }
 
 impl Drop for Tiers<'_> {
     fn drop(&mut self) {
+        self.reader.close(); // the last reference ends here and not where a reader is
         unsafe { sys::quire_tiers_release(self.raw.as_ptr()) }
     }
 }

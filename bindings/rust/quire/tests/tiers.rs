@@ -185,7 +185,7 @@ fn what_was_computed_comes_back_from_a_tier() {
     assert_eq!((stats.outcomes[1], stats.quarantined), (1, 0));
     assert_eq!((stats.tokens_asked, stats.fetch_latency.iter().sum::<u64>()), (prompt.len() as u64 - 1, 1));
     let reader = engine.cache.reader();
-    let source = MetricsSource { cache: Some(reader), tiers: Some(&tiers), labels: "engine=\"0\"", ..Default::default() };
+    let source = MetricsSource { cache: Some(reader), tiers: Some(tiers.reader()), labels: "engine=\"0\"", ..Default::default() };
     let text = write_metrics(&[source], MetricsFormat::OpenMetrics).unwrap();
     assert!(text.contains("\nquire_external_prefix_cache_hits_total{engine=\"0\"} 96\n") && text.ends_with("# EOF\n"), "{text}");
     assert_eq!(write_metrics(&[source, source], MetricsFormat::Prometheus).unwrap_err().code, Code::InvalidArgument);
@@ -409,4 +409,43 @@ fn errors_of_writers_and_readers_come_back() {
     let nowhere = SessionOptions { streams: &[], ..place };
     assert!(engine.cache.save_session(sequence, &nowhere, &prompt, &mut Vec::new()).is_err());
     engine.cache.verify().unwrap();
+}
+
+#[test]
+fn a_reader_of_tiers_is_for_other_threads_and_keeps_nothing() {
+    fn for_any_thread<T: Send + Sync + Clone + 'static>(_: &T) {}
+    let engine = Engine::new(16);
+    let tiers = engine.tiers(engine.connector("null", ""));
+    let reader = tiers.reader().clone();
+    for_any_thread(&reader);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let scraper = scope.spawn(|| {
+            let source = MetricsSource { tiers: Some(&reader), ..Default::default() };
+            let mut texts = 0;
+            while !over.load(std::sync::atomic::Ordering::Acquire) {
+                match write_metrics(&[source], MetricsFormat::Prometheus) {
+                    Ok(text) => texts += u32::from(text.contains("quire_external_prefix_cache_queries_total")),
+                    Err(error) => return (texts, Some(error)),
+                }
+                let _ = reader.stats();
+            }
+            (texts, None)
+        });
+        for i in 0..20 {
+            let sequence = engine.open();
+            fetch(&tiers, sequence, &text(i, 50));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        drop(tiers); // waits for a call of the reader
+        std::thread::sleep(Duration::from_millis(20));
+        over.store(true, std::sync::atomic::Ordering::Release);
+        let (texts, error) = scraper.join().unwrap();
+        assert!(texts > 0, "metrics while the tiers run");
+        assert_eq!(error.expect("metrics of tiers that are gone").code, Code::FailedPrecondition);
+    });
+    assert_eq!(reader.stats().unwrap_err().code, Code::FailedPrecondition);
+    assert_eq!(reader.tier_stats(0).unwrap_err().code, Code::FailedPrecondition);
+    assert_eq!(reader.tier_name(0).unwrap_err().code, Code::FailedPrecondition);
+    let _again = engine.tiers(engine.connector("null", "")); // nothing of the first ones is left
 }

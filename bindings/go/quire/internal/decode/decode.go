@@ -2,7 +2,6 @@
 package decode
 
 /*
-#cgo pkg-config: quire
 #include <quire/quire.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,3 @@
+module quire.example/quire/bindings/go
+
+go 1.19

@@ -1,3 +1,0 @@
-module quire
-
-go 1.19

@@ -1,0 +1,6 @@
+//go:build !quire_static
+
+package decode
+
+// #cgo pkg-config: quire
+import "C"
