@@ -141,12 +141,24 @@ fi
 step "archive for any folder" pack TGZ tar.gz
 step "its test" "$tree/tests/install/tarball.sh" cpack "$build" "$out/quire-$version-linux-$(uname -m).tar.gz"
 
-# Python. The sdist holds what `pip install` needs; the wheel is of this machine.
-python_package() { cd "$tree" && python3 -m build --no-isolation --outdir "$work/python" . && cp "$work"/python/* "$out"; }
+# Python. The sdist holds what `pip install` needs; the wheel is made of the sdist. auditwheel gives it the name that indexes take.
+python_package() {
+  cd "$tree"
+  python3 -m build --no-isolation --outdir "$work/python" .
+  if [ $repairs = 1 ]; then
+    python3 -m auditwheel repair --plat auto -w "$work/repaired" "$work"/python/*.whl
+    rm "$work"/python/*.whl
+    mv "$work"/repaired/*.whl "$work/python"
+  fi
+  cp "$work"/python/* "$out"
+}
+repairs=0
+! python3 -c 'import auditwheel' 2>/dev/null || ! command -v patchelf >/dev/null || repairs=1
 lacks=""
 for module in build scikit_build_core; do python3 -c "import $module" 2>/dev/null || lacks="$lacks $module"; done
 if [ -z "$lacks" ]; then
   step "Python sdist and wheel" python_package
+  [ $repairs = 1 ] || missing+=("a wheel that indexes take: auditwheel or patchelf is not installed, so its name says linux only")
 else
   missing+=("Python sdist and wheel: python3 lacks$lacks (pip install build scikit-build-core)")
 fi
