@@ -110,9 +110,13 @@ umask 022
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 step() {  # step NAME COMMAND...: its output is shown where it fails
-  local name=$1 start=$SECONDS
+  local name=$1 start=$SECONDS code
   shift
-  "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2; fail "$name failed"; }
+  set +e  # for it ends at its first failure only where nobody asks for its status
+  (set -e; "$@") >"$work/log" 2>&1
+  code=$?
+  set -e
+  [ $code -eq 0 ] || { tail -n 40 "$work/log" >&2; fail "$name failed ($code)"; }
   echo "$name: $((SECONDS - start)) s"
 }
 
@@ -163,19 +167,21 @@ else
   missing+=("Python sdist and wheel: python3 lacks$lacks (pip install build scikit-build-core)")
 fi
 
-# Rust. Crates are not compiled here: scripts/test.sh does that. The crate quire depends on quire-sys as crates.io has it.
-crate() { cd "$tree/bindings/rust" && CARGO_TARGET_DIR=$work/cargo cargo package --offline --no-verify --allow-dirty -p "$1"; }
-if ! command -v cargo >/dev/null; then
-  missing+=("Rust crates: cargo is not installed")
+# Rust. Crates are not compiled here: scripts/test.sh does that. The crate quire needs quire-sys as a registry has it, so that one is put
+# where cargo looks instead.
+crate() {
+  local here=(--config 'source.crates-io.replace-with="here"' --config "source.here.directory=\"$work/crates\"")
+  cd "$tree/bindings/rust"
+  CARGO_TARGET_DIR=$work/cargo cargo package --offline --no-verify --allow-dirty "${here[@]}" -p "$1"
+  cp "$work/cargo/package/$1-$version.crate" "$out"
+  tar -xzf "$out/$1-$version.crate" -C "$work/crates"
+  echo "{\"files\": {}, \"package\": \"$(sha256sum "$out/$1-$version.crate" | cut -d ' ' -f 1)\"}" >"$work/crates/$1-$version/.cargo-checksum.json"
+}
+mkdir "$work/crates"
+if command -v cargo >/dev/null; then
+  for name in quire-sys quire; do step "crate $name" crate $name; done
 else
-  for name in quire-sys quire; do
-    if (crate $name) >"$work/log" 2>&1; then
-      cp "$work/cargo/package/$name-$version.crate" "$out"
-      echo "crate $name"
-    else
-      missing+=("crate $name: $(grep -m 1 -E '^error|no matching package' "$work/log")")
-    fi
-  done
+  missing+=("Rust crates: cargo is not installed")
 fi
 
 (cd "$out" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | sort | xargs sha256sum >SHA256SUMS && sha256sum --quiet -c SHA256SUMS) ||
