@@ -10,6 +10,12 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_STRIP_FILES ON)
+# `cpack -G TGZ`: one archive of everything that is installed, which may be unpacked anywhere; docs/install.md says what it needs.
+set(CPACK_PACKAGE_FILE_NAME quire-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/cpack_options.cmake)
+if(CMAKE_CROSSCOMPILING AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")  # cpack asks dpkg, which answers for the machine that builds
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+endif()
 find_program(QUIRE_SHLIBDEPS dpkg-shlibdeps)
 if(QUIRE_SHLIBDEPS)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -79,6 +85,14 @@ foreach(module ${quire_modules})
   list(APPEND CPACK_COMPONENTS_ALL ${component})
   string(REGEX MATCH "^[a-z]+" kind ${component})
   quire_deb(${component} ${package} "quire-${kind}-abi-${quire_${kind}_abi}" "A ${kind} module of quire: ${component}.")
+endforeach()
+
+# What is installed and packed.
+add_custom_target(quire_installed DEPENDS ${quire_modules})
+foreach(target quire quire_command quire_engine quire_conformance quire_zmq quire_exporter)
+  if(TARGET ${target})
+    add_dependencies(quire_installed ${target})
+  endif()
 endforeach()
 
 # quire_header_version(OUT HEADER MACRO...): the numbers or the text that these macros of a header are, joined with dots.

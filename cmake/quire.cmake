@@ -111,6 +111,14 @@ function(quire_module kind name)
   set_property(GLOBAL APPEND PROPERTY QUIRE_MODULE_TARGETS ${target})
 endfunction()
 
+# quire_timeout(NAME SECONDS): how long a test may take; six times as long where it is emulated.
+function(quire_timeout name seconds)
+  if(CMAKE_CROSSCOMPILING)
+    math(EXPR seconds "6 * ${seconds}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 # quire_test(NAME LABEL sources... [LIBS libs...]): a GoogleTest binary over the core, one ctest per binary, labelled.
 function(quire_test name label)
   cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
@@ -123,7 +131,8 @@ function(quire_test name label)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${arg_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS ${label})
+  quire_timeout(${name} ${arg_TIMEOUT})
 endfunction()
 
 # quire_client_test(NAME LABEL sources...): a GoogleTest binary over the shared library, as an engine links it, with the null driver at hand.
@@ -136,5 +145,6 @@ function(quire_client_test name label)
   quire_unity(${name})
   quire_precompiled(${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES LABELS ${label})
+  quire_timeout(${name} 300)
 endfunction()

@@ -11,6 +11,7 @@
 #     tsan       ThreadSanitizer, over the tests that start threads
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
+#     aarch64    not in CI: unit and conformance tests of the cross build for 64-bit Arm, under QEMU (scripts/setup.sh --aarch64)
 #   scripts/test.sh --full           all stages and what is too long for CI: random tests that go on longer, repeated with new
 #                                    seeds, two hours of stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
 #                                    every unit, libFuzzer, two builds that must be equal, all GPU targets, valgrind
@@ -21,9 +22,10 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 ci_stages="format tests installed stamps tidy asan tsan mutants gpu"
+other_stages="aarch64"
 full=0
 stages=""
-usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci)" >&2; exit 2; }
+usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci $other_stages)" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case "$1" in
     --full) full=1; stages="$ci_stages" ;;
@@ -31,7 +33,7 @@ while [ $# -gt 0 ]; do
     --stage)
       [ $# -gt 1 ] || usage "--stage needs a name"
       shift
-      case " $ci_stages ci " in
+      case " $ci_stages ci $other_stages " in
         *" $1 "*) [ "$1" = ci ] && stages="$stages $ci_stages" || stages="$stages $1" ;;
         *) usage "unknown stage '$1'" ;;
       esac ;;
@@ -282,10 +284,22 @@ stage_mutants() { mutants --rotate 5; }
 stage_all_mutants() { cmake --preset release >"$logs/build-release.log" 2>&1 && mutants --all; }
 stage_gpu() { gpu; }
 
+stage_aarch64() {
+  local package
+  for package in g++-aarch64-linux-gnu qemu-user libspdlog-dev:arm64 libxxhash-dev:arm64 libssl-dev:arm64 libffi-dev:arm64 libgtest-dev:arm64; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+      { skip aarch64 "the package $package is not installed; scripts/setup.sh --aarch64 does it"; return; }
+  done
+  local unity=()
+  [ -f build/aarch64/CMakeCache.txt ] || unity=(-DQUIRE_UNITY=ON)
+  build aarch64 "${unity[@]}" && tests aarch64
+}
+
 longer() {  # what only --full does
   build dev && tests dev "${repeat[@]}"
   build clang && tests clang "${repeat[@]}"
   build fuzz && tests fuzz
+  stage_aarch64
   check twice tests/install/twice.sh .
   if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi
 }
