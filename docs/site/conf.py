@@ -11,7 +11,8 @@ from sphinx import addnodes
 NAVIGATION = [
     ("Understand", ["ARCHITECTURE.md", "docs/glossary.md", "docs/scenarios.md", "docs/differences-from-vllm.md",
                     "docs/decisions/README.md"]),
-    ("Use", ["docs/in-your-engine.md", "docs/tiers.md", "docs/connectors.md", "docs/events.md", "docs/metrics.md", "samples/README.md"]),
+    ("Use", ["docs/install.md", "docs/in-your-engine.md", "docs/tiers.md", "docs/connectors.md", "docs/events.md", "docs/metrics.md",
+             "samples/README.md"]),
     ("Models and plans", ["docs/models.md", "docs/layer-files.md", "docs/plans.md", "docs/capacity.md", "docs/performance.md"]),
     ("Look up", ["api/index", "commands/index", "docs/errors.md", "docs/environment.md", "docs/abi-promises.md"]),
     ("Other languages", ["bindings/python/README.md", "bindings/rust/quire/README.md", "bindings/go/quire/README.md"]),
@@ -24,6 +25,7 @@ INSIDE = {
     "samples/README.md": ["samples/*/README.md"],
     "tests/README.md": ["tests/golden/*/README.md"],
     "CONTRIBUTING.md": ["third_party/*/README.md"],
+    "bindings/rust/quire/README.md": ["bindings/rust/quire-sys/README.md"],
 }
 
 # Pages that the navigation names otherwise than by their heading.
