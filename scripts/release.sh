@@ -22,6 +22,10 @@ bindings/rust/quire-sys/Cargo.toml         ^version = "@V@"
 bindings/rust/quire/Cargo.toml             version = "@V@"
 bindings/rust/Cargo.lock                   ^version = "@V@"
 samples/rust/Cargo.toml                    ^version = "@V@"
+samples/go/go.mod                          ^require .* v@V@
+bindings/go/quire/README.md                require .* v@V@
+bindings/go/quire/README.md                `bindings/go/v@V@`
+docs/in-your-engine.md                     require .* v@V@
 cmake/debian/changelog                     ^quire \(@V@\)
 cmake/debian/shlibs                        \(>= @V@\)
 cmake/debian/zmq/shlibs                    \(>= @V@\)
@@ -48,6 +52,7 @@ versions_in() {  # versions_in FILE EXPRESSION: one a line
 
 list_versions() {  # list_versions TREE
   local file expression each
+  [ -f "$1/CMakeLists.txt" ] || fail "$1 is no tree of quire: it has no CMakeLists.txt"
   while read -r file expression; do
     for each in "$1"/$file; do echo "${each#"$1"/}"; done
   done < <(places) | sort -u
@@ -55,6 +60,7 @@ list_versions() {  # list_versions TREE
 
 check_versions() {  # check_versions TREE: prints what is wrong
   local tree=$1 version file expression each got wanted count=0 wrong=0 day
+  [ -f "$tree/CMakeLists.txt" ] || fail "$tree is no tree of quire: it has no CMakeLists.txt"
   version=$(versions_in "$tree/CMakeLists.txt" '^project\(quire VERSION @V@')
   [ -n "$version" ] || fail "CMakeLists.txt: no 'project(quire VERSION X.Y.Z' was found"
   while read -r file expression; do
@@ -167,8 +173,8 @@ else
   missing+=("Python sdist and wheel: python3 lacks$lacks (pip install build scikit-build-core)")
 fi
 
-# Rust. Crates are not compiled here: scripts/test.sh does that. The crate quire needs quire-sys as a registry has it, so that one is put
-# where cargo looks instead.
+# Rust. Crates are not compiled here: scripts/test.sh does that. quire-kv-sys has the library's source in it. quire-kv needs quire-kv-sys as a
+# registry has it, so that one is put where cargo looks instead.
 crate() {
   local here=(--config 'source.crates-io.replace-with="here"' --config "source.here.directory=\"$work/crates\"")
   cd "$tree/bindings/rust"
@@ -179,7 +185,9 @@ crate() {
 }
 mkdir "$work/crates"
 if command -v cargo >/dev/null; then
-  for name in quire-sys quire; do step "crate $name" crate $name; done
+  step "source for the crate" "$tree/bindings/rust/vendor.sh"
+  for name in quire-kv-sys quire-kv; do step "crate $name" crate $name; done
+  tar -tzf "$out/quire-kv-sys-$version.crate" | grep -q /vendor/CMakeLists.txt || fail "the crate quire-kv-sys lacks the library's source"
 else
   missing+=("Rust crates: cargo is not installed")
 fi

@@ -14,6 +14,7 @@ clang libclang-rt-dev clang-format clang-tidy doxygen python3-numpy python3-cffi
 "
 extras=""
 foreign=""
+[ $# -le 1 ] || { echo "setup: at most one argument (known: --extras, --aarch64)" >&2; exit 2; }
 case "${1-}" in
   --extras) extras="bindgen golang-go rustc cargo rust-clippy rustfmt hipcc python3-yaml python3-sphinx python3-myst-parser python3-breathe furo mandoc" ;; # without them their tests say that they were skipped
   --aarch64)  # the compiler is that of crossbuild-essential-arm64, without what makes Debian packages of other sources

@@ -3,9 +3,9 @@
 # The site is OUT/html; its first page is OUT/html/index.html. Everything else in OUT is what it was made from.
 # Installs nothing (scripts/setup.sh --extras does). Exits with 77 where a tool is absent. The Python is that of the Debian packages.
 set -eu
-[ $# -eq 1 ] || { echo "site: usage: scripts/site.sh OUT" >&2; exit 2; }
-mkdir -p "$1"
-out=$(cd "$1" && pwd)
+usage() { echo "site: usage: scripts/site.sh OUT" >&2; exit 2; }
+[ $# -eq 1 ] || usage
+case $1 in -* | "") usage ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 cd "$(dirname "$0")/.."
 
 python=/usr/bin/python3
@@ -15,7 +15,13 @@ for package in sphinx myst_parser breathe furo; do
   $python -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)" 2>/dev/null || lacks="$lacks $package"
 done
 [ -z "$lacks" ] || { echo "skipped: no site is built, since these are not installed:$lacks (scripts/setup.sh --extras)"; exit 77; }
-[ ! -e "$out/html" ] || [ -e "$out/html/.buildinfo" ] || { echo "site: $out/html is there and is no site" >&2; exit 2; }
+if [ -n "$(ls -A "$out" 2>/dev/null)" ] && [ ! -e "$out/.site" ]; then
+  echo "site: $out is not empty, and no site was made there" >&2
+  exit 2
+fi
+mkdir -p "$out"
+: >"$out/.site"
+out=$(cd "$out" && pwd)
 rm -rf "$out/html" "$out/pages" "$out/xml" "$out/xml-cpp"
 
 # What Doxygen warns of is an error, but for what a name says alone: as in tests/abi/reference.sh.

@@ -11,10 +11,8 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 #endif
-#if QUIRE_WITH_XXHASH
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-#endif
 
 namespace quire {
 
@@ -37,9 +35,6 @@ Result<BlockHasher> BlockHasher::create(quire_hash_algorithm algorithm, std::str
 #if !QUIRE_WITH_LIBCRYPTO
   if (!hasher.xxhash_) return fail(QUIRE_UNIMPLEMENTED, "algorithm %d: this library was built without libcrypto (SHA-256)", algorithm);
 #endif
-#if !QUIRE_WITH_XXHASH
-  if (hasher.xxhash_) return fail(QUIRE_UNIMPLEMENTED, "algorithm %d: this library was built without libxxhash (XXH3-128)", algorithm);
-#endif
   hasher.pickle_ ? encode_pickle(seed, &hasher.buffer_) : encode_cbor(seed, &hasher.buffer_);
   hasher.none_ = hasher.digest();
   return hasher;
@@ -53,7 +48,6 @@ Digest BlockHasher::hash(std::span<const uint8_t> parent, std::span<const int64_
 
 Digest BlockHasher::digest() const {
   Digest out;
-#if QUIRE_WITH_XXHASH
   if (xxhash_) {
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(buffer_.data(), buffer_.size()));
@@ -61,7 +55,6 @@ Digest BlockHasher::digest() const {
     out.size = sizeof canonical.digest;
     return out;
   }
-#endif
   return sha256(buffer_);
 }
 

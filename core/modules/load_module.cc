@@ -169,7 +169,6 @@ Result<Module> take_over(ModuleKind kind, const std::string& what, const std::st
   return module;
 }
 
-// Where the library's own code lies.
 // The file that this code is in. The loader calls a program by its argv[0], which anybody may have written: libquire.a asks the kernel.
 std::string library_path() {
   Dl_info info{};

@@ -147,6 +147,21 @@ TEST(SlowTier, ThatAnswersOneQuestionInTimeIsUsed) {
   }
 }
 
+// Our own records are not there, and whether those of other sizes are nobody has said in time.
+TEST(SlowTier, ThatDoesNotAnswerForOthersIsLate) {
+  EngineOptions o = options();
+  o.others = {2};
+  Slow f({}, o);
+  int lookups = 0;
+  f.store.set_script([&](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind != QUIRE_TICKET_LOOKUP) return;
+    fate->delay_ns = ++lookups == 1 ? 50'000 : 2'000'000;
+    fate->deaf = true;
+  });
+  EXPECT_EQ(f.ask_for(count_text(500'000, 1264)).outcome, QUIRE_FETCH_LATE);
+  EXPECT_EQ(lookups, 2);
+}
+
 // Where a near tier has everything nobody waits for one that is far away; where it lacks something they do.
 TEST(SlowTier, IsNotWaitedForWhereANearerOneHasAll) {
   Clock clock;

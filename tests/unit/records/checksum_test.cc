@@ -26,6 +26,18 @@ TEST(Checksum, PortableCodeRunsEverywhere) {
   EXPECT_EQ(std::string_view(checksum_codes().back().instructions), "portable");
 }
 
+TEST(Checksum, TheWidestInstructionsOfTheProcessorComeFirst) {
+  std::vector<std::string_view> wanted;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) wanted.push_back("avx512");
+  if (__builtin_cpu_supports("avx2")) wanted.push_back("avx2");
+#endif
+  wanted.push_back("portable");
+  std::vector<std::string_view> found;
+  for (const ChecksumCode& code : checksum_codes()) found.push_back(code.instructions);
+  EXPECT_EQ(found, wanted);
+}
+
 // All sizes around those at which libxxhash takes another way (16, 128, 240, 1,024 bytes), at all alignments that count, and large ones.
 TEST(Checksum, AllInstructionsGiveTheSumOfLibxxhash) {
   const std::vector<uint8_t> bytes = random_bytes((size_t{1} << 21) + 64);
