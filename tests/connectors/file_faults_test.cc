@@ -15,6 +15,7 @@ using kit::key;
 
 constexpr uint64_t kObject = 2 * kMiB + 1000;  // two windows and a tail
 constexpr uint64_t kPages = 2 * kMiB;          // no tail
+constexpr uint64_t kCharge = 2 * kMiB + 4096;  // of kObject
 
 struct Refusal {
   Act act;
@@ -40,7 +41,7 @@ TEST_F(FileStore, AStoreThatFailsLeavesNothing) {
     SCOPED_TRACE(name(refusal));
     const Folder folder;
     Script script;
-    StoreRig rig(config(folder.store()), &script);
+    StoreRig rig(config(folder.store(), kCharge), &script);  // the next one needs all of it
     ASSERT_TRUE(rig.outcome().ok()) << rig.outcome().text;
     const Bytes object = content(1, kObject);
     script.fault(failing(refusal.act, refusal.error));
@@ -190,10 +191,15 @@ TEST_F(FileStore, CancelledTicketsEndWhenNothingTouchesTheirMemory) {
         script.hold(all(stores ? Act::kWrite : Act::kRead));
         const Buffer buffer(kPages, is_aligned ? 0 : 8);
         buffer.fill(object);
-        const int64_t deadline = by_deadline ? host.now() + 50 * kMillisecond : -1;
+        const int64_t deadline = by_deadline ? host.now() + 60 * kSecond : -1;
         const uint64_t ticket = stores ? rig.begin_store(key(1), buffer, deadline) : rig.begin_load(key(1), buffer, deadline);
         ASSERT_TRUE(script.wait_held(2));
-        if (!by_deadline) rig.cancel(ticket);
+        if (!by_deadline) {
+          rig.cancel(ticket);
+        } else {
+          host.advance(61 * kSecond);
+          EXPECT_EQ(rig.sizes({key(7)})[0], 0u) << "the store looks at its clock";
+        }
         const quire_code code = by_deadline ? QUIRE_DEADLINE_EXCEEDED : QUIRE_CANCELLED;
         auto end = rig.end_of(ticket, is_aligned ? 150 * kMillisecond : 20 * kSecond);
         EXPECT_EQ(end.has_value(), !is_aligned);

@@ -226,9 +226,12 @@ TEST_F(FileStore, ProcessesShareAQuota) {
 TEST_F(FileStore, LeasesHoldBetweenProcesses) {
   const Folder folder;
   constexpr uint64_t kQuota = 20 * kCharge;
-  const Pipe leased, filled;
+  const Pipe stored, known, leased, filled;
   const pid_t child = in_child([&] {
     StoreRig rig(config(folder.store(), kQuota));
+    stored.hear();
+    EXPECT_EQ(rig.sizes({key(0), key(9), key(15)}), std::vector<uint64_t>(3, kObject));  // as they were before the leases
+    known.tell();
     leased.hear();
     for (uint64_t i = 100; i < 140; ++i) EXPECT_EQ(rig.store(key(i), content(i, kObject)).code, QUIRE_OK);
     filled.tell();
@@ -237,6 +240,8 @@ TEST_F(FileStore, LeasesHoldBetweenProcesses) {
   std::vector<Key> keys;
   for (uint64_t i = 0; i < 20; ++i) ASSERT_EQ(rig.store(key(i), content(i, kObject)).code, QUIRE_OK);
   for (uint64_t i = 0; i < 10; ++i) keys.push_back(key(i));
+  stored.tell();
+  known.hear();
   uint32_t flags = 0;
   rig.sizes(keys, 60 * kSecond, &flags);
   EXPECT_EQ(flags, QUIRE_COMPLETION_LEASED);
