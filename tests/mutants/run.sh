@@ -91,6 +91,16 @@ unit_of() {  # unit_of SOURCE
   grep -rlxF "#include \"$root/$1\"" "$build" --include='unity_*_cxx.cxx' | head -n 1
 }
 
+# The units that include a header, as ninja noted them: of a mutant that changes headers alone.
+units_with() {  # units_with HEADER
+  local object
+  ninja -C "$build" -t deps 2>/dev/null | awk -v end="/$1" '
+    /#deps/ { object = $1; sub(/:$/, "", object) }
+    substr($0, length($0) - length(end) + 1) == end { print object }' | while read -r object; do
+    grep -F -- " -o $object " "$build/compile_commands.json" | sed -nE 's|.* -c ([^"]+)",?$|\1|p'
+  done
+}
+
 # The command that compiled a unit, with the mutant's sources. Its object lies in OVERLAY/objects where the build's lies in the build.
 compile() {  # compile UNIT OVERLAY: prints the object
   local command object source file
@@ -99,6 +109,7 @@ compile() {  # compile UNIT OVERLAY: prints the object
   object=$2/objects/$(sed -E 's|.* -o ([^ ]+) .*|\1|' <<<"$command")
   mkdir -p "$(dirname "$object")"
   source=$2/${1#"$root/"}
+  [ -e "$source" ] || source=$1
   if [[ $1 == *unity_*_cxx.cxx ]]; then
     source=$object.cxx
     cp "$1" "$source"
@@ -120,10 +131,11 @@ with_objects() {  # with_objects COMMAND OBJECTS...
 }
 
 link() {  # link TEST EXECUTABLE OBJECTS...
-  local test=$1 executable=$2 command
+  local test=$1 executable=$2 command object of_archives=()
   shift 2
+  for object in "$@"; do [[ ${object#*/objects/} == tests/* ]] || of_archives+=("$object"); done  # a test's own take its objects' places
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|zmq_publisher\|fleet_parts).a| $* &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|zmq_publisher\|fleet_parts).a| ${of_archives[*]} &|" <<<"$command")
   (cd "$build" && eval "$(with_objects "$command" "$@")")
 }
 
@@ -185,6 +197,12 @@ catch() {  # catch NAME
     units+=("$(unit_of "$file")")
     read -ra tests <<<"$(tests_of "$file")"  # of a mutant of several files, those of the last
   done
+  if [ ${#units[@]} -eq 0 ]; then
+    for file in $(cd "$overlay" && find . -name '*.h' | sed 's|^\./||'); do
+      mapfile -t units < <(units_with "$file")
+      read -ra tests <<<"$(tests_of "$file")"
+    done
+  fi
   for unit in $(printf '%s\n' "${units[@]}" | sort -u); do
     object=$(compile "$unit" "$overlay") || return 2
     objects+=("$object")
