@@ -201,8 +201,10 @@ Result<Module> Runtime::load(const Candidate& candidate, ModuleReport* report) c
     searched += directory.path;
   }
   report->path.clear();
-  std::string known;  // a slip is seen from what is there
-  for (const std::string& name : known_names(candidate.kind)) known += (known.empty() ? "; known: " : ", ") + name;
+  // A slip is seen from what is there. Nobody misspelt what is looked for of its own accord, which as a rule is absent.
+  std::string known;
+  const std::vector<std::string> names = candidate.automatic ? std::vector<std::string>() : known_names(candidate.kind);
+  for (const std::string& name : names) known += (known.empty() ? "; known: " : ", ") + name;
   return fail(QUIRE_NOT_FOUND, "no file %s in %s%s", module_file_name(candidate.kind, candidate.name).c_str(),
               searched.empty() ? "any directory (none is searched)" : searched.c_str(), known.c_str());
 }

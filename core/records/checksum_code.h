@@ -15,7 +15,9 @@ extern const ChecksumCode kChecksumAvx512;
 namespace {
 
 uint64_t sum_bytes(const void* bytes, size_t size) { return XXH3_64bits(bytes, size); }
-void update_state(void* state, const void* bytes, size_t size) { XXH3_64bits_update(static_cast<XXH3_state_t*>(state), bytes, size); }
+void update_state(void* state, const void* bytes, size_t size) {  //
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state), bytes, size);
+}
 
 }  // namespace
 }  // namespace quire
