@@ -97,12 +97,8 @@ void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header
 Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
   const bool others = state_.bytes_of_wholes > 0;
   if (others && state_.bytes_of_wholes + size > kMostBytesBeside) return Submitted::kFull;
-  if (DeviceStaging* const staging = state_.shards[state_.sources->part_of(t->part).shard].staging.get(); staging != nullptr) {
-    auto staged = staging->take(size, false);
-    if (!staged.ok()) return Submitted::kFailed;
-    if (*staged == nullptr) return Submitted::kFull;
-    t->staged = std::move(*staged);
-  } else {
+  if (const Submitted staged = take_staging(size, t); staged != Submitted::kYes) return staged;
+  if (t->staged == nullptr) {
     t->whole.allocate(size);
     state_.bytes_of_wholes += size;
   }
@@ -111,6 +107,32 @@ Submitted Arrivals::make_room(Transfer* t, uint64_t size, LoadWay way) {
   if (!enlisted.ok()) return others && enlisted.code() == QUIRE_RESOURCE_EXHAUSTED ? Submitted::kFull : Submitted::kFailed;
   add_range_runs(t->record(), t->region, t->read, &state_.ticket_runs);
   return Submitted::kYes;
+}
+
+Submitted Arrivals::take_staging(uint64_t size, Transfer* t) {
+  DeviceStaging* const own = state_.shards[state_.sources->part_of(t->part).shard].staging.get();
+  const auto has = [&](const DeviceStaging* of) {
+    const auto& others = t->staged_for_others;
+    return (t->staged != nullptr && of == own) ||
+           std::any_of(others.begin(), others.end(), [&](const auto& s) { return &s->staging() == of; });
+  };
+  const auto take = [&](DeviceStaging* of) {
+    if (of == nullptr || has(of)) return Submitted::kYes;
+    auto staged = of->take(size, false);
+    if (!staged.ok() || *staged == nullptr) {
+      t->staged.reset();
+      t->staged_for_others.clear();
+      return staged.ok() ? Submitted::kFull : Submitted::kFailed;
+    }
+    of == own ? t->staged = std::move(*staged) : t->staged_for_others.emplace_back(std::move(*staged));
+    return Submitted::kYes;
+  };
+  Submitted taken = take(own);
+  for (const uint32_t reader : state_.sources->all()[t->part].readers) {
+    if (taken != Submitted::kYes) break;
+    taken = take(state_.shards[state_.plan->parts()[reader].shard].staging.get());
+  }
+  return taken;
 }
 
 void Arrivals::choose_ranges(bool all, Transfer* t) const {
@@ -232,10 +254,11 @@ quire_code Arrivals::place(uint32_t shard, uint64_t begin, Transfer* t) {
   t->copies.reserve(t->copies.size() + 1);
   std::shared_ptr<StagedBytes> from = t->staged;
   if (from == nullptr || &from->staging() != bytes.staging.get()) {  // it came for another shard
-    auto own = bytes.staging->take(record.size(), false);
-    if (!own.ok() || *own == nullptr) return QUIRE_ABORTED;
+    const auto& others = t->staged_for_others;
+    const auto own = std::find_if(others.begin(), others.end(), [&](const auto& s) { return &s->staging() == bytes.staging.get(); });
+    if (own == others.end()) return QUIRE_ABORTED;
     std::copy(record.begin(), record.end(), (*own)->bytes().begin());
-    from = std::move(*own);
+    from = *own;
   }
   auto copy = bytes.staging->copy(list_, true, begin, from.get());
   if (!copy.ok()) return QUIRE_ABORTED;

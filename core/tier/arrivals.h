@@ -58,6 +58,8 @@ class Arrivals {
                         const RecordHeader& header, const std::vector<bool>& good,
                         uint64_t begin,  //
                         const Fetch& f, bool* otherwise);
+  // Room on the way to each device whose shard reads the record: all of it or none.
+  Submitted take_staging(uint64_t size, Transfer* t);
   // From the record into the shard. ABORTED: the device failed, or has no room to copy from.
   quire_code place(uint32_t shard, uint64_t begin, Transfer* t);
 

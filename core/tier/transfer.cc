@@ -37,6 +37,7 @@ void Transfers::close(uint32_t slot) {
   open_[slot] = false;
   slots_[slot].whole.release();  // rare and large
   slots_[slot].staged.reset();
+  slots_[slot].staged_for_others.clear();
   slots_[slot].copies.clear();
   free_.push_back(slot);
 }

@@ -73,6 +73,8 @@ struct Transfer {
   RawBytes whole;                // loads of records that are arranged otherwise
   // Of a shard on a device: what is stored, or what comes, with its header. Others may have it.
   std::shared_ptr<StagedBytes> staged;
+  // Loads of a record that shards of other devices read, too: room for it there.
+  std::vector<std::shared_ptr<StagedBytes>> staged_for_others;
   std::vector<DeviceCopy> copies;  // loads: to devices, until they are done
   std::vector<ByteRange> read;     // of `whole`: in order; the first begins with the header
   uint64_t region = 0;             // of `whole`

@@ -179,6 +179,29 @@ TEST(OnADevice, WithoutPinnedMemoryUnitsAreDroppedAndFetchesFail) {
   other.expect_nothing_left();
 }
 
+// One rank wrote what two read. There is room on the way to both devices before the record is read, or it is not read.
+TEST(OnADevice, ARecordForTwoDevicesIsReadWhenThereIsRoomForBoth) {
+  EngineOptions o;
+  o.layers = {full_layer(2)};
+  Forgotten writer(o, 70);  // one record
+  o.ranks = 2;
+  o.others = {1, 2};
+  o.reasons = 0;
+  Engine reader(writer.clock, o, {&writer.store});  // which has no pinned memory yet
+  for (const uint32_t nth : {1U, 2U}) {
+    SCOPED_TRACE(nth);
+    fail_pinned(nth);
+    const quire_sequence_id sequence = reader.open();
+    EXPECT_EQ(reader.fetch(sequence, writer.text).outcome, QUIRE_FETCH_FAILED);
+    EXPECT_EQ(writer.store.counts().accepted[QUIRE_TICKET_LOAD], 0U);
+    reader.finish(sequence);
+    reader.expect_nothing_left();
+  }
+  EXPECT_EQ(reader.fetch(reader.open(), writer.text).outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(writer.store.counts().accepted[QUIRE_TICKET_LOAD], 1U);
+  reader.expect_nothing_left();
+}
+
 // A device that is lost takes no request and no tier with it.
 TEST(OnADevice, ALostDeviceEndsEverything) {
   for (const uint32_t nth : {1U, 2U, 3U, 5U}) {
