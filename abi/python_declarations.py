@@ -48,7 +48,7 @@ INFOS = {
     "quire_step_info": "StepInfo", "quire_device_info": "DeviceInfo", "quire_probe_info": "ProbeInfo", "quire_pin_info": "PinInfo",
     "quire_connector_info": "ConnectorInfo", "quire_connector_health": "ConnectorHealth", "quire_connector_stats": "ConnectorStats",
     "quire_tier_stats": "TierStats", "quire_tiers_stats": "TiersStats", "quire_fetch_result": "FetchResult",
-    "quire_session_info": "SessionInfo", "quire_event_batch": "EventBatch",
+    "quire_offer": "Offer", "quire_offer_info": "OfferInfo", "quire_session_info": "SessionInfo", "quire_event_batch": "EventBatch",
 }
 
 
@@ -120,7 +120,7 @@ def python_type(kind, name_of, is_array, element):
     """The annotation of a field, and the class of its number if it has one."""
     name = name_of(element)
     if is_array:
-        return ("str" if name == "char" else "Tuple[int, ...]"), None
+        return {"char": "str", "uint8_t": "bytes"}.get(name, "Tuple[int, ...]"), None
     if name in ENUMS:
         return ENUMS[name][0], ENUMS[name][0]
     if name in INFOS:

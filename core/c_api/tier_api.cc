@@ -31,11 +31,11 @@ Status read_tier(const quire_tier& tier, uint64_t i, quire::TierSetOptions* out)
   QUIRE_RETURN_IF_ERROR(c_api::check_handle(tier.connector, "options.tiers[].connector"));
   QUIRE_RETURN_IF_ERROR(c_api::check_text(tier.name, "options.tiers[].name", kMaxTierNameBytes));
   if ((tier.reasons & ~kReasons) != 0) return quire::invalid("options.tiers[%" PRIu64 "].reasons: unknown bits in 0x%x", i, tier.reasons);
-  if (tier.flags != 0) return quire::invalid("options.tiers[%" PRIu64 "].flags: 0x%x, none are defined", i, tier.flags);
+  if ((tier.flags & ~QUIRE_TIER_PEERS) != 0) return quire::invalid("options.tiers[%" PRIu64 "].flags: unknown bits in 0x%x", i, tier.flags);
   if (tier.reserved0 != 0) return quire::invalid("options.tiers[%" PRIu64 "].reserved0: must be 0", i);
   const std::string_view name = c_api::text_of(tier.name);
-  out->tiers.push_back(
-      {tier.connector->object, std::string(name.empty() ? tier.connector->object->name() : name), tier.reasons, tier.max_store_bytes});
+  out->tiers.push_back({tier.connector->object, std::string(name.empty() ? tier.connector->object->name() : name), tier.reasons,
+                        tier.max_store_bytes, (tier.flags & QUIRE_TIER_PEERS) != 0});
   return {};
 }
 
@@ -109,6 +109,12 @@ quire_record_info info_of(const quire::RecordHeader& header, uint64_t header_byt
   return own;
 }
 
+quire::OfferHandle handle_of(const uint8_t* bytes) {
+  quire::OfferHandle handle{};
+  std::copy_n(bytes, handle.size(), handle.begin());
+  return handle;
+}
+
 // The cache's units and the connectors' tickets.
 Status take_over(quire_cache* cache, std::span<const quire_tier> tiers, std::vector<c_api::Exclusive::Owner>* owned) {
   owned->push_back(cache->units.take());
@@ -163,6 +169,57 @@ quire_code quire_fetch_begin(quire_tiers* tiers, quire_sequence_id sequence, con
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(symbols, num_symbols, "symbols"));
     auto fetch = object.fetch_begin(quire::SequenceId(sequence), {symbols, num_symbols}, deadline_ns);
+    if (!fetch.ok()) return fetch.take_status();
+    *out = *fetch;
+    return {};
+  });
+}
+
+quire_code quire_offer_begin(quire_tiers* tiers, quire_sequence_id sequence, const quire_symbol* symbols, uint64_t num_symbols,
+                             uint32_t tier, quire_offer* out, quire_error* err) {
+  return with_tiers(tiers, err, [&](quire::TierSet& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_array(symbols, num_symbols, "symbols"));
+    auto offer = object.offer_begin(quire::SequenceId(sequence), {symbols, num_symbols}, tier);
+    if (!offer.ok()) return offer.take_status();
+    *out = *offer;
+    return {};
+  });
+}
+
+quire_code quire_offer_get_info(quire_tiers* tiers, const uint8_t* handle, quire_offer_info* info, quire_error* err) {
+  return with_tiers(tiers, err, [&](quire::TierSet& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(handle, "handle"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(info, "info"));
+    quire_offer_info own{};
+    QUIRE_RETURN_IF_ERROR(object.offer_info(handle_of(handle), &own));
+    c_api::write_info(info, own);
+    return {};
+  });
+}
+
+quire_code quire_offer_end(quire_tiers* tiers, const uint8_t* handle, quire_error* err) {
+  return with_tiers(tiers, err, [&](quire::TierSet& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(handle, "handle"));
+    return object.offer_end(handle_of(handle));
+  });
+}
+
+quire_code quire_fetch_begin_peer(quire_tiers* tiers, quire_sequence_id sequence, const quire_symbol* symbols, uint64_t num_symbols,
+                                  int64_t deadline_ns, const quire_peer* peer, quire_fetch_id* out, quire_error* err) {
+  return with_tiers(tiers, err, [&](quire::TierSet& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_array(symbols, num_symbols, "symbols"));
+    quire_peer own{};
+    QUIRE_RETURN_IF_ERROR(c_api::read_descriptor(peer, &own, "peer"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_text(own.address, "peer.address", quire::kMostAddressBytes));
+    quire::FetchPeer from;
+    from.tier = own.tier;
+    from.address = c_api::text_of(own.address);
+    if (from.address.empty()) return quire::invalid("peer.address: empty");
+    from.handle = handle_of(own.handle);
+    from.end_token = own.end_token;
+    auto fetch = object.fetch_begin(quire::SequenceId(sequence), {symbols, num_symbols}, deadline_ns, from);
     if (!fetch.ok()) return fetch.take_status();
     *out = *fetch;
     return {};

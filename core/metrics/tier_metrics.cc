@@ -39,6 +39,10 @@ constexpr MetricField<All> kOfAll[] = {
      "",
      [](const All& s) { return double(s.quarantined); }},
     {{"loads_quarantined", kCounter, "", "Loads that were quarantined."}, "", [](const All& s) { return double(s.quarantined_ever); }},
+    {{"offers", kCounter, "", "Offers to other processes that were begun."}, "", [](const All& s) { return double(s.offers); }},
+    {{"offers_in_progress", kGauge, "", "Offers whose blocks are held: nobody has read them yet, and they are not over."},
+     "",
+     [](const All& s) { return double(s.offers_in_progress); }},
 };
 
 constexpr MetricFamily kUnits = {"tier_units", kCounter, "", "Units to store, by what became of them."};

@@ -21,8 +21,13 @@ void follow(double seen, double* estimate) { *estimate = *estimate == 0 ? seen :
 
 }  // namespace
 
-Tier::Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes)
-    : connector_(std::move(connector)), name_(std::move(name)), reasons_(reasons), max_store_bytes_(max_store_bytes), known_(kKnown) {}
+Tier::Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes, bool is_peers)
+    : connector_(std::move(connector)),
+      name_(std::move(name)),
+      reasons_(reasons),
+      max_store_bytes_(max_store_bytes),
+      is_peers_(is_peers),
+      known_(kKnown) {}
 
 uint64_t Tier::mark(const RecordKey& key) {
   uint64_t value = 0;
@@ -105,7 +110,7 @@ void Tier::succeeded(What what) {
 }
 
 void Tier::failed(int64_t now, What what) {
-  if (!is_open(now)) return;  // what was begun before
+  if (is_peers_ || !is_open(now)) return;  // or what was begun before
   if (++failures_[static_cast<size_t>(what)] < kMostFailures) return;
   failures_ = {};
   pause_ns_ = pause_ns_ == 0 ? kFirstPause : std::min(2 * pause_ns_, kLongestPause);

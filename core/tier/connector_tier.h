@@ -26,12 +26,14 @@ inline int64_t later(int64_t now, double ns) {
 
 class Tier {
  public:
-  Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes);
+  // is_peers: it leads to processes that offer what they have.
+  Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes, bool is_peers);
 
   Connector& connector() { return *connector_; }
   const std::string& name() const { return name_; }
   uint32_t reasons() const { return reasons_; }
   uint64_t max_store_bytes() const { return max_store_bytes_; }
+  bool is_peers() const { return is_peers_; }
 
   // Records that are there, as far as is known: a hint, of which the latest are remembered.
   bool is_known(const RecordKey& key) const { return known_[slot(key)] == mark(key); }
@@ -65,7 +67,8 @@ class Tier {
   // To load so many bytes; below 0: unknown.
   double expected_ns(uint64_t bytes) const;
 
-  // A tier that fails again and again is left alone, each time for longer.
+  // A tier that fails again and again is left alone, each time for longer. One of peers is not:
+  // others may be well.
   bool is_open(int64_t now) const { return now >= closed_until_; }
   // That it answers look-ups says nothing of its transfers.
   enum class What : uint8_t { kLookup, kTransfer };
@@ -93,6 +96,7 @@ class Tier {
   std::string name_;
   uint32_t reasons_;
   uint64_t max_store_bytes_;
+  bool is_peers_;
   std::vector<uint64_t> known_;
   std::vector<Named> named_;  // by slot, where events are recorded
   double ns_per_byte_ = 0, latency_ns_ = 0;

@@ -55,6 +55,10 @@ struct Fetch {
   quire_fetch_id id = 0;
   SequenceId sequence;
   std::vector<quire_symbol> symbols;
+  // The peer that is asked: of which tier; kNone: none. Its handle and address follow the keys.
+  uint32_t peer_tier = kNone;
+  std::vector<uint8_t> peer_key;
+  uint64_t peer_end = 0;  // tokens that it offers
   int64_t begun = 0, loading_since = 0, deadline = 0;
   int64_t fair = 0;        // the deadline that the tiers have, whatever the engine's is
   int64_t patience = 0;    // ns from loading_since until its progress is looked at

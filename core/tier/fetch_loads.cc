@@ -32,7 +32,7 @@ void count_failure(TierState& state, const Transfer& t, quire_code code) {
     case QUIRE_DATA_LOSS:
       ++tier.stats.objects_damaged;
       tier.forget(t.key);
-      state.remove(t.tier, t.key);
+      if (!tier.is_peers()) state.remove(t.tier, t.key);
       break;
     default:
       ++tier.stats.objects_failed;
@@ -205,6 +205,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   }
   t.tier = record->tier;
   t.key = record->key;
+  if (t.tier == f.peer_tier) t.name_keys(f.peer_key);
   t.bytes = record->size;
   state_.ticket_runs.clear();
   if (way == LoadWay::kInPlace) {

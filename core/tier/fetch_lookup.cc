@@ -57,6 +57,9 @@ void Fetches::look_up(uint32_t index) {
       const bool needed = end > from || plan.unit_begin(end) < part.live.sink;
       if (needed && plan.record_bytes(part, end) > 0) f.table->add(p, end, f.names_at(end));
     }
+    const uint64_t last = f.peer_end;  // which may lie inside a unit
+    const bool is_last = std::binary_search(f.candidates.boundaries.begin(), f.candidates.boundaries.end(), last);
+    if (f.peer_tier != kNone && is_last && plan.record_bytes(part, last) > 0) f.table->add(p, last, f.names_at(last));
   }
   ask(index, 0);
 }
@@ -80,7 +83,7 @@ void Fetches::ask_rest(uint32_t index) {
   for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
     if ((f.unasked >> t & 1) == 0 || (state_.tiers[t]->is_open(now) && state_.transfers->is_full())) continue;
     f.unasked &= ~(1u << t);
-    if (!state_.tiers[t]->is_open(now)) continue;
+    if (!state_.tiers[t]->is_open(now) || (state_.tiers[t]->is_peers() && t != f.peer_tier)) continue;
     if (worth_.is_too_far(f, *state_.tiers[t], now)) {
       if (first == 0) state_.tiers[t]->was_passed_over();
       f.is_far = true;
@@ -94,7 +97,10 @@ void Fetches::ask_rest(uint32_t index) {
     transfer.end = first;
     try {
       transfer.keys.clear();
-      for (const WantedRecord& record : records) transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
+      for (const WantedRecord& record : records) {
+        transfer.keys.insert(transfer.keys.end(), record.key.begin(), record.key.end());
+        if (t == f.peer_tier) transfer.keys.insert(transfer.keys.end(), f.peer_key.begin(), f.peer_key.end());
+      }
       transfer.sizes.assign(records.size(), 0);
     } catch (...) {
       state_.close(slot);

@@ -13,6 +13,11 @@ namespace {
 void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
   const uint64_t longest = std::min(f->longest, f->hit + state.cache->load_limits().tokens);
   f->candidates = candidates_of(*state.plan, f->hit, longest);
+  if (f->peer_end > f->hit && f->peer_end <= longest && f->peer_end % state.plan->grid() == 0) {
+    std::vector<uint64_t>& b = f->candidates.boundaries;
+    const auto at = std::lower_bound(b.begin(), b.end(), f->peer_end);
+    if (at == b.end() || *at != f->peer_end) b.insert(at, f->peer_end);
+  }
   f->is_cut = longest < f->longest;
   f->fair = later(state.now(), worth.lookup_ns(*f, longest));
   if (!f->has_deadline) f->deadline = f->fair;
@@ -39,7 +44,8 @@ Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.sources);
 }
 
-Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
+Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns,
+                                      const FetchPeer& peer) {
   if (symbols.empty()) return invalid("num_symbols: 0");
   if (deadline_ns < 0) return invalid("deadline_ns: %lld, 0 is the default", static_cast<long long>(deadline_ns));
   quire_sequence_info info{};
@@ -57,6 +63,10 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.id = next_id_++;
   f.sequence = sequence;
   f.symbols.assign(symbols.begin(), symbols.end());
+  f.peer_tier = peer.tier;
+  f.peer_end = peer.end_token;
+  f.peer_key.assign(peer.handle.begin(), peer.handle.end());
+  f.peer_key.insert(f.peer_key.end(), peer.address.begin(), peer.address.end());
   f.begun = state_.now();
   f.hit = probe.hit_tokens;
   f.full_hit = probe.full_hit_tokens;
@@ -187,6 +197,7 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
   state_.stats.fetch_ns += static_cast<uint64_t>(std::max<int64_t>(r.elapsed_ns, 0));
   ++state_.stats.fetch_latency[latency_element(r.elapsed_ns)];
   if (r.tier != kNone) state_.tiers[r.tier]->stats.tokens_fetched += committed - r.hit_tokens;
+  if (f.peer_tier != kNone) state_.remove(f.peer_tier, RecordKey{}, f.peer_key);  // no key: all of the offer
   f.phase = Phase::kFree;
   --num_in_progress_;
 }

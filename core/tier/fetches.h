@@ -8,8 +8,10 @@
 // either in flight and known to somebody, or closed.
 #pragma once
 
+#include <array>
 #include <new>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/tier/arrivals.h"
@@ -20,12 +22,20 @@
 
 namespace quire {
 
+// The process that a fetch asks. tier: kNone: none.
+struct FetchPeer {
+  uint32_t tier = kNone;
+  std::array<uint8_t, 16> handle{};
+  std::string_view address;
+  uint64_t end_token = 0;
+};
+
 class Fetches {
  public:
   // state: borrowed. ns_per_token: of computing a prompt; 0: unknown.
   Fetches(TierState& state, double ns_per_token, uint32_t most);
 
-  Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns);
+  Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns, const FetchPeer& peer);
   Status cancel(quire_fetch_id fetch);
   void ended(uint32_t slot, const quire_completion& end) noexcept;
   // A load of which no copy to a device is on its way any more.

@@ -1,24 +1,18 @@
 #include "core/tier/stores.h"
 
 #include <algorithm>
-#include <ctime>
 #include <new>
 #include <utility>
 
 #include "core/base/checked.h"
 #include "core/plan/limits.h"
 #include "core/records/checksum.h"
+#include "core/tier/held_records.h"
 
 namespace quire {
 namespace {
 
 constexpr uint64_t kBytesAtOnce = uint64_t{8} << 20;
-
-int64_t wall_clock() {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 PrefixNames names_of(const quire_unit& unit) {
   PrefixNames names;
@@ -256,43 +250,9 @@ bool Stores::can_submit(uint32_t t) const {
   return state_.transfers->num_in_use() < Transfers::kMost - Transfers::kMost / 4 && state_.tiers[t]->may_store();
 }
 
-// What the record says, and where its bytes lie. False: a block of it is not there.
 bool Stores::describe(const Unit& unit, const TierPart& part, RecordHeader* header, std::vector<PayloadRun>* runs) {
-  uint64_t n = 0;
-  if (!state_.cache->hold_ids(unit.unit.hold, part.group, {}, &n).ok()) return false;
-  ids_.resize(n);
-  if (n == 0 || !state_.cache->hold_ids(unit.unit.hold, part.group, ids_, &n).ok()) return false;
-  header->fingerprint = state_.plan->fingerprint();
-  header->prefix = part.look_ahead > 0 ? names_of(unit.unit).ahead : names_of(unit.unit).own;
-  header->key = state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit));
-  header->first_token = unit.unit.first_token;
-  header->end_token = unit.unit.end_token;
-  header->block_tokens = part.block_tokens;
-  header->block_bytes = part.runs.block_bytes();
-  header->stretches = state_.plan->stretches(part, unit.unit.end_token);
-  header->written_at = wall_clock();
-  header->shape = part.shape;
-  runs->clear();
-  if (part.is_state) {
-    if (std::find(ids_.begin(), ids_.end(), 0) != ids_.end()) return false;
-    part.runs.state(ids_, runs);
-    return true;
-  }
-  const uint64_t first = unit.unit.first_token / part.block_tokens, columns = state_.plan->config().groups[part.group].ids_per_block;
-  const uint64_t blocks = ids_.size() / columns;
-  uint64_t before = 0;
-  for (const BlockStretch& stretch : header->stretches) {
-    for (uint64_t b = stretch.first; b < stretch.end; ++b) {
-      for (uint64_t c = 0; c < columns; ++c) {
-        if (ids_[c * blocks + b - first] == 0) return false;
-      }
-    }
-    if (stretch.size() == 0) continue;
-    part.runs.tokens(stretch.first * part.block_tokens, stretch.end * part.block_tokens, ids_, static_cast<uint32_t>(first),
-                     stretch.first - before, runs);
-    before += stretch.size();
-  }
-  return true;
+  const HeldRange range{unit.unit.hold, unit.unit.first_token, unit.unit.first_token, unit.unit.end_token};
+  return describe_record(state_, range, names_of(unit.unit), part, Clipping::kRefuse, header, runs, &ids_);
 }
 
 uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {

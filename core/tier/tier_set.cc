@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t kStoreBytes = uint64_t{64} << 20;  // in flight, and of all tiers no more than this share of the pool
 constexpr uint64_t kStoreShare = 8;
+constexpr uint64_t kOfferShare = 4;
 constexpr double kMostNsPerToken = 1e12;
 constexpr uint32_t kMostFetches = 4096;
 constexpr int64_t kTick = 1'000'000;  // ns: how often is looked where no descriptor says so
@@ -32,6 +33,16 @@ Status check_options(const Config& config, const TierSetOptions& o) {
     if (most != 0 && most < sizeof(RecordKey)) {
       return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: keys of connector %s have at most %llu bytes, records need %zu", t,
                   o.tiers[t].connector->name().c_str(), static_cast<unsigned long long>(most), sizeof(RecordKey));
+    }
+    if (!o.tiers[t].is_peers) continue;
+    if (o.tiers[t].reasons != 0) return invalid("options.tiers[%zu].reasons: 0x%x, and peers are stored nothing", t, o.tiers[t].reasons);
+    if (most != 0 && most < kPeerKeyBytes) {
+      return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: keys of connector %s have at most %llu bytes, those of peers have up to %zu", t,
+                  o.tiers[t].connector->name().c_str(), static_cast<unsigned long long>(most), kPeerKeyBytes);
+    }
+    if ((o.tiers[t].connector->info().flags & QUIRE_CONNECTOR_REGISTERS) != 0) {
+      return fail(QUIRE_UNIMPLEMENTED, "options.tiers[%zu]: connector %s registers regions; those of peers cannot", t,
+                  o.tiers[t].connector->name().c_str());
     }
   }
   if (!(o.ns_per_token >= 0) || o.ns_per_token > kMostNsPerToken) return invalid("options.ns_per_token: %g", o.ns_per_token);
@@ -90,9 +101,11 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   const auto writers = static_cast<uint64_t>(std::max<int64_t>(std::count_if(o.tiers.begin(), o.tiers.end(), writes), 1));
   uint32_t reasons = 0;
   for (TierSetOptions::Each& tier : o.tiers) {
-    const uint64_t most = tier.max_store_bytes != 0 ? tier.max_store_bytes : std::min(kStoreBytes, pool / kStoreShare / writers);
+    const uint64_t most = tier.max_store_bytes != 0 ? tier.max_store_bytes
+                          : tier.is_peers           ? pool / kOfferShare
+                                                    : std::min(kStoreBytes, pool / kStoreShare / writers);
     reasons |= tier.reasons;
-    state.tiers.push_back(std::make_unique<Tier>(std::move(tier.connector), std::move(tier.name), tier.reasons, most));
+    state.tiers.push_back(std::make_unique<Tier>(std::move(tier.connector), std::move(tier.name), tier.reasons, most, tier.is_peers));
   }
   QUIRE_RETURN_IF_ERROR(make_rings(&state, o.event_ring_bytes));
   for (const auto& stream : o.streams) {
@@ -155,6 +168,7 @@ TierSet::~TierSet() {
   if (watches_) (void)state_.cache->watch_units(nullptr);
   fetches_->stop();
   stores_.stop();
+  offers_.stop();
   const bool has_ended = drain();
   fetches_->forget_all();
   if (!has_ended) {
@@ -175,7 +189,7 @@ bool TierSet::drain() noexcept {
     state_.cancel(slot);
   }
   const auto begun = std::chrono::steady_clock::now();
-  while (state_.transfers->num_in_use() > 0) {
+  while (state_.transfers->num_in_use() > 0 || offers_.num_records() > 0) {
     if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(kLongestDrain)) return false;
     if (!poll()) wait(kTick, false);
   }
@@ -190,6 +204,8 @@ void TierSet::leave_behind() noexcept {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     if (state_.transfers->is_open(slot)) ++tickets[state_.transfers->at(slot).tier];
   }
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) tickets[t] += offers_.num_records_of(t);
+  offers_.leave_headers(&state_.left_headers);
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     if (tickets[t] == 0) continue;
     const Connector& connector = state_.tiers[t]->connector();
@@ -206,7 +222,8 @@ void TierSet::leave_behind() noexcept {
   last = own_.release();
 }
 
-bool TierSet::poll_tier(Tier& tier) {
+bool TierSet::poll_tier(uint32_t t) {
+  Tier& tier = *state_.tiers[t];
   std::array<quire_completion, 64> ends;
   uint64_t n = 0;
   bool any = false;
@@ -214,7 +231,10 @@ bool TierSet::poll_tier(Tier& tier) {
     if (!tier.connector().poll(0, ends, &n).ok()) break;
     for (uint64_t i = 0; i < n; ++i) {
       const uint32_t slot = state_.transfers->find(ends[i].ticket);
-      if (slot == kNone) continue;
+      if (slot == kNone) {
+        (void)offers_.ended(t, ends[i]);
+        continue;
+      }
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
       if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
@@ -227,9 +247,9 @@ bool TierSet::poll_tier(Tier& tier) {
 
 bool TierSet::poll() noexcept {
   bool any = false;
-  for (const auto& tier : state_.tiers) {
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) {
     try {
-      any = poll_tier(*tier) || any;
+      any = poll_tier(t) || any;
     } catch (const std::bad_alloc&) {  // for the text of an error
     }
   }
@@ -261,10 +281,11 @@ uint64_t TierSet::run(int64_t timeout_ns, std::span<quire_fetch_result> results)
     move_on();
     any = any || fetches_->has_results();
     const int64_t now = state_.now();
-    const bool waits = state_.transfers->num_in_use() > 0 || fetches_->num_in_progress() > 0 || stores_.any_waits();
+    const bool waits =
+        state_.transfers->num_in_use() > 0 || fetches_->num_in_progress() > 0 || stores_.any_waits() || offers_.num_offers() > 0;
     if (any || timeout_ns == 0 || now >= until || !waits) break;
     const int64_t longest = std::clamp<int64_t>(std::min(until, fetches_->next_deadline()) - now, 0, until - now);
-    const bool has_news = state_.follows_streams() || stores_.any_waits() || !state_.landings.empty();
+    const bool has_news = state_.follows_streams() || stores_.any_waits() || offers_.any_waits() || !state_.landings.empty();
     guard.unlock();  // others read statistics meanwhile
     wait(longest, has_news);
     guard.lock();
@@ -283,17 +304,41 @@ void TierSet::move_on() noexcept {
     }
     if (lost) {
       stores_.stop();
+      offers_.stop();
       fetches_->lose_streams();
     }
     stores_.start_ready();
+    offers_.start_ready();
     fetches_->advance();
     if (turns == 0) stores_.take_units();
   }
 }
 
-Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns) {
+Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns,
+                                            const FetchPeer& peer) {
   const std::lock_guard guard(lock_);
-  return fetches_->begin(sequence, symbols, deadline_ns);
+  if (peer.tier != kNone) {
+    if (peer.tier >= state_.tiers.size()) return fail(QUIRE_OUT_OF_RANGE, "peer.tier: %u of %zu", peer.tier, state_.tiers.size());
+    if (!state_.tiers[peer.tier]->is_peers()) {
+      return fail(QUIRE_FAILED_PRECONDITION, "peer.tier: tier %u has no QUIRE_TIER_PEERS", peer.tier);
+    }
+  }
+  return fetches_->begin(sequence, symbols, deadline_ns, peer);
+}
+
+Result<quire_offer> TierSet::offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t tier) {
+  const std::lock_guard guard(lock_);
+  return offers_.begin(sequence, symbols, tier);
+}
+
+Status TierSet::offer_info(const OfferHandle& handle, quire_offer_info* info) const {
+  const std::lock_guard guard(lock_);
+  return offers_.info(handle, info);
+}
+
+Status TierSet::offer_end(const OfferHandle& handle) {
+  const std::lock_guard guard(lock_);
+  return offers_.end(handle);
 }
 
 Status TierSet::fetch_cancel(quire_fetch_id fetch) {
@@ -333,6 +378,7 @@ void TierSet::stats(quire_tiers_stats* stats) const {
   stats->unit_tokens = state_.plan->unit_tokens();
   stats->fetches_in_progress = fetches_->num_in_progress();
   stats->units_in_flight = stores_.num_units();
+  stats->offers_in_progress = offers_.num_offers();
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/tier/fetches.h"
+#include "core/tier/offers.h"
 #include "core/tier/stores.h"
 #include "core/tier/tier_state.h"
 
@@ -24,6 +25,7 @@ struct TierSetOptions {
     std::string name;
     uint32_t reasons = 0;
     uint64_t max_store_bytes = 0;  // 0 = the default
+    bool is_peers = false;
   };
   std::vector<Each> tiers;
   uint64_t unit_tokens = 0;
@@ -45,8 +47,12 @@ class TierSet {
   TierSet(const TierSet&) = delete;
   TierSet& operator=(const TierSet&) = delete;
 
-  Result<quire_fetch_id> fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns);
+  Result<quire_fetch_id> fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns,
+                                     const FetchPeer& peer = {});
   Status fetch_cancel(quire_fetch_id fetch);
+  Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t tier);
+  Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;
+  Status offer_end(const OfferHandle& handle);
   uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);
   Status tier_stats(uint32_t tier, quire_tier_stats* stats) const;
   void stats(quire_tiers_stats* stats) const;
@@ -60,12 +66,12 @@ class TierSet {
 
  private:
   explicit TierSet(std::unique_ptr<TierState> state)  //
-      : own_(std::move(state)), state_(*own_), stores_(state_) {}
+      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;
   bool poll() noexcept;
-  bool poll_tier(Tier& tier);
+  bool poll_tier(uint32_t tier);
   void wait(int64_t timeout_ns, bool has_news) const;
   // False: a connector has not ended what it has.
   bool drain() noexcept;
@@ -76,6 +82,7 @@ class TierSet {
   std::unique_ptr<TierState> own_;
   TierState& state_;
   Stores stores_;
+  Offers offers_;
   std::unique_ptr<Fetches> fetches_;
   bool watches_ = false;          // units of the cache
   std::vector<int> descriptors_;  // of connectors; -1: it has none

@@ -18,11 +18,10 @@ Submitted TierState::submit(uint32_t slot, quire_ticket ticket) {
   ticket.ticket = transfers->ticket(slot);
   ticket.num_runs = static_cast<uint32_t>(ticket_runs.size());
   if (ticket.num_keys == 0) ticket.num_keys = 1;
-  if (ticket.key_bytes == 0) ticket.key_bytes = t.key.size();
+  const std::span<const uint8_t> keys = t.keys.empty() ? std::span<const uint8_t>(t.key) : std::span<const uint8_t>(t.keys);
+  if (ticket.key_bytes == 0) ticket.key_bytes = keys.size() / ticket.num_keys;
   t.begun = now();
   uint64_t accepted = 0;
-  const std::span<const uint8_t> keys =
-      t.kind == TransferKind::kLookup ? std::span<const uint8_t>(t.keys) : std::span<const uint8_t>(t.key);
   quire_code code = QUIRE_RESOURCE_EXHAUSTED;
   try {
     code = tier.connector().submit({{&ticket, 1}, ticket_runs, keys}, &accepted).code();
@@ -67,7 +66,7 @@ void TierState::cancel(uint32_t slot) noexcept {
   }
 }
 
-void TierState::remove(uint32_t tier, const RecordKey& key) {
+void TierState::remove(uint32_t tier, const RecordKey& key, std::span<const uint8_t> of_peer) {
   if (transfers->is_full()) return;
   ticket_runs.clear();
   const uint32_t slot = transfers->open();
@@ -75,6 +74,11 @@ void TierState::remove(uint32_t tier, const RecordKey& key) {
   t.kind = TransferKind::kRemove;
   t.tier = tier;
   t.key = key;
+  try {
+    t.name_keys(of_peer);
+  } catch (const std::bad_alloc&) {
+    return close(slot);
+  }
   quire_ticket ticket{};
   ticket.kind = QUIRE_TICKET_REMOVE;
   ticket.deadline_ns = -1;

@@ -23,6 +23,10 @@ enum class Submitted : uint8_t { kYes, kFull, kFailed };
 // blocks are can come straight into the pool.
 enum class Arranged : uint8_t { kUnknown, kAsOurs, kOtherwise };
 
+// Of a key that asks a peer: the record's, a handle and the longest address.
+inline constexpr size_t kMostAddressBytes = 255;
+inline constexpr size_t kPeerKeyBytes = sizeof(RecordKey) + 16 + kMostAddressBytes;
+
 struct TierState {
   std::shared_ptr<Cache> cache;
   std::unique_ptr<TierPlan> plan;
@@ -42,7 +46,8 @@ struct TierState {
   uint64_t bytes_of_wholes = 0;               // of records that are read whole now
   std::vector<quire_ticket_run> ticket_runs;  // scratch of one submission
   std::vector<uint8_t> scratch;
-  TierState* left_behind = nullptr;  // another one that a connector never let go
+  std::vector<RawBytes> left_headers;  // of offers that a connector never let go
+  TierState* left_behind = nullptr;    // another one that a connector never let go
 
   int64_t now() const;
   // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot
@@ -55,8 +60,8 @@ struct TierState {
   void close(uint32_t slot) noexcept;
   // Asks the transfer to end.
   void cancel(uint32_t slot) noexcept;
-  // Removes a record that is of no use.
-  void remove(uint32_t tier, const RecordKey& key);
+  // Removes a record that is of no use. of_peer: what follows its key.
+  void remove(uint32_t tier, const RecordKey& key, std::span<const uint8_t> of_peer = {});
 
   // What waits for the work that is queued on the streams by now waits for this mark. Events are
   // recorded for a mark once those of the one before are done: the work of later steps delays

@@ -27,6 +27,7 @@ uint32_t Transfers::open() {
   t.blocks = t.wanted = {};
   t.runs.clear();
   t.read.clear();
+  t.keys.clear();
   t.assembly = kNone;
   t.bytes = t.header_bytes = t.region = t.quarantine = 0;
   return slot;

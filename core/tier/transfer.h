@@ -68,7 +68,7 @@ struct Transfer {
   std::array<BlockStretch, 2> wanted{};  // loads: those of them that are brought
   uint64_t header_bytes = 0;
   std::vector<PayloadRun> runs;  // in the shard's regions
-  std::vector<uint8_t> keys;     // look-ups
+  std::vector<uint8_t> keys;     // look-ups, and what is asked of a peer; empty: it is `key`
   std::vector<uint64_t> sizes;   // look-ups: the answers
   RawBytes whole;                // loads of records that are arranged otherwise
   // Of a shard on a device: what is stored, or what comes, with its header. Others may have it.
@@ -81,6 +81,12 @@ struct Transfer {
   uint32_t assembly = kNone;       // loads: of the fetch
   uint64_t quarantine = 0;         // the hold that its end lets go; 0: none
 
+  // Where a peer is asked its handle and address follow the key.
+  void name_keys(std::span<const uint8_t> of_peer) {
+    if (of_peer.empty()) return;
+    keys.assign(key.begin(), key.end());
+    keys.insert(keys.end(), of_peer.begin(), of_peer.end());
+  }
   // Loads that do not come into the pool at once: the record, or room for it.
   std::span<uint8_t> record() const { return staged != nullptr ? staged->bytes() : whole.all(); }
 };

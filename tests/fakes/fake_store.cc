@@ -222,6 +222,11 @@ void FakeStore::lose_leases() {
   for (auto& each : impl_->objects) each.second.leased_until_ns = INT64_MIN;
 }
 
+std::string FakeStore::last_address() const {
+  const std::lock_guard<std::mutex> hold(impl_->lock);
+  return impl_->last_address;
+}
+
 FakeStoreCounts FakeStore::counts() const {
   const std::lock_guard<std::mutex> hold(impl_->lock);
   return impl_->counts;

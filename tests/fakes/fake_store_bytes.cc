@@ -7,6 +7,8 @@
 namespace quire::test {
 namespace {
 
+constexpr size_t kOfferKeyBytes = 48;
+
 // Calls visit(address, offset in the object, bytes) for every piece of a ticket; stops when it answers false.
 template <typename Visit>
 void each_piece(const StoreTicket& ticket, Visit visit) {
@@ -89,8 +91,50 @@ void FakeStore::Impl::damage_stored(const StoreTicket& ticket, std::vector<uint8
   }
 }
 
+bool FakeStore::Impl::is_offer(const StoreTicket& ticket) const {
+  return options.offers && ticket.ticket.kind == QUIRE_TICKET_STORE && ticket.keys[0].size() == kOfferKeyBytes;
+}
+
+// The object; of an offer as its bytes are now. NULL: there is none.
+StoredObject* FakeStore::Impl::find(const std::string& key) {
+  if (const auto found = objects.find(key); found != objects.end()) return &found->second;
+  if (!options.offers || key.size() <= kOfferKeyBytes) return nullptr;
+  last_address = key.substr(kOfferKeyBytes);
+  for (const StoreInstance* instance : instances) {
+    for (const auto& each : instance->tickets) {
+      const StoreTicket& ticket = each.second;
+      if (!is_offer(ticket) || key.compare(0, kOfferKeyBytes, ticket.keys[0]) != 0) continue;
+      offered.bytes.resize(ticket.ticket.object_bytes);
+      each_piece(ticket, [&](const uint8_t* address, uint64_t offset, uint64_t n) {
+        std::memcpy(&offered.bytes[offset], address, n);
+        return true;
+      });
+      return &offered;
+    }
+  }
+  return nullptr;
+}
+
+// Those of the handle, if there are some.
+void FakeStore::Impl::end_offers(StoreTicket* ticket, quire_completion* end) {
+  constexpr size_t kName = 32;
+  const std::string handle = ticket->keys[0].substr(kName, kOfferKeyBytes - kName);
+  end->code = QUIRE_NOT_FOUND;
+  for (StoreInstance* instance : instances) {
+    for (auto& each : instance->tickets) {
+      if (!is_offer(each.second) || each.second.keys[0].compare(kName, std::string::npos, handle) != 0) continue;
+      each.second.fate.held = false;
+      end->code = QUIRE_OK;
+    }
+  }
+}
+
 void FakeStore::Impl::store(StoreInstance* instance, StoreTicket* ticket, quire_completion* end) {
   const std::string& key = ticket->keys[0];
+  if (is_offer(*ticket)) {
+    end->bytes = ticket->bytes;
+    return;
+  }
   if (const auto found = objects.find(key); found != objects.end()) {
     found->second.used = ++last_use;
     end->flags = QUIRE_COMPLETION_EXISTED;
@@ -118,15 +162,15 @@ void FakeStore::Impl::store(StoreInstance* instance, StoreTicket* ticket, quire_
 }
 
 void FakeStore::Impl::load(StoreTicket* ticket, quire_completion* end) {
-  const auto found = objects.find(ticket->keys[0]);
+  StoredObject* const found = find(ticket->keys[0]);
   const Damage damage = ticket->fate.damage;
   if (damage != Damage::kNone) ++counts.damaged;
-  if (found == objects.end() || damage == Damage::kLost) {
+  if (found == nullptr || damage == Damage::kLost) {
     end->code = QUIRE_NOT_FOUND;
     return;
   }
-  found->second.used = ++last_use;
-  const StoredObject* object = &found->second;
+  found->used = ++last_use;
+  const StoredObject* object = found;
   if (damage == Damage::kForeign) {
     if (const StoredObject* other = another(ticket->keys[0])) object = other;
   }
@@ -155,12 +199,12 @@ void FakeStore::Impl::look_up(StoreInstance* instance, StoreTicket* ticket, quir
   const bool leases = options.leases && t.lease_ns > 0;
   const int64_t until = instance->now() + t.lease_ns;
   for (uint32_t k = 0; k < t.num_keys; ++k) {
-    const auto found = objects.find(ticket->keys[k]);
-    t.sizes[k] = found == objects.end() ? 0 : found->second.bytes.size();
-    if (found == objects.end()) continue;
+    StoredObject* const found = find(ticket->keys[k]);
+    t.sizes[k] = found == nullptr ? 0 : found->bytes.size();
+    if (found == nullptr) continue;
     ++end->num_found;
-    found->second.used = ++last_use;
-    if (leases) found->second.leased_until_ns = std::max(found->second.leased_until_ns, until);
+    found->used = ++last_use;
+    if (leases) found->leased_until_ns = std::max(found->leased_until_ns, until);
   }
   if (leases) end->flags = QUIRE_COMPLETION_LEASED;
   counts.keys_looked_up += t.num_keys;
@@ -197,6 +241,8 @@ quire_completion FakeStore::Impl::finish(StoreInstance* instance, StoreTicket* t
     load(ticket, &end);
   } else if (ticket->ticket.kind == QUIRE_TICKET_LOOKUP) {
     look_up(instance, ticket, &end);
+  } else if (options.offers && ticket->keys[0].size() > kOfferKeyBytes) {
+    end_offers(ticket, &end);
   } else {
     const auto found = objects.find(ticket->keys[0]);
     if (found == objects.end()) end.code = QUIRE_NOT_FOUND;

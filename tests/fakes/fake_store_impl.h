@@ -74,6 +74,9 @@ struct FakeStore::Impl {
   std::mutex lock;
   std::condition_variable changed;
 
+  StoredObject offered;  // the last one that was looked for
+  std::string last_address;
+
   // fake_store.cc
   uint64_t random();
   bool chance(uint32_t of_thousand) { return of_thousand != 0 && random() % 1000 < of_thousand; }
@@ -114,6 +117,9 @@ struct FakeStore::Impl {
   void load(StoreTicket* ticket, quire_completion* end);
   void look_up(StoreInstance* instance, StoreTicket* ticket, quire_completion* end);
   void move_part(StoreTicket* ticket, quire_completion* end);
+  bool is_offer(const StoreTicket& ticket) const;
+  StoredObject* find(const std::string& key);
+  void end_offers(StoreTicket* ticket, quire_completion* end);
   bool make_room(uint64_t bytes, int64_t now);
   void damage_stored(const StoreTicket& ticket, std::vector<uint8_t>* bytes);
   const StoredObject* another(const std::string& key);

@@ -44,6 +44,7 @@ uint64_t FakeStore::Impl::submit(StoreInstance* instance, const Arrays& arrays, 
     for (const quire_ticket_run& run : own.runs) own.bytes += run.bytes * run.count;
     if (options.watches) own.sum = sum_of(own);
     own.fate = draw(t.kind, own.bytes);
+    own.fate.held = own.fate.held || is_offer(own);
     if (script) script({t, own.keys[0], own.bytes}, &own.fate);
     ++counts.accepted[t.kind];
     instance->by_number[t.ticket] = last_order;

@@ -117,6 +117,28 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
   }
 }
 
+TEST(MetricsText, OffersAreCounted) {
+  FakeStoreOptions peers;
+  peers.offers = true;
+  Clock clock;
+  FakeStore store(peers);
+  EngineOptions options;
+  options.layers = {full_layer()};
+  options.is_peers = true;
+  Engine engine(clock, options, {&store});
+  const Text text = count_text(1000, 321);
+  const quire_sequence_id sequence = engine.open();
+  engine.go_on(sequence, Text(text.begin(), text.end() - 1));
+  engine.offer(sequence, text);
+  EXPECT_EQ(engine.withdraw(engine.offer(sequence, text)), QUIRE_OK);
+  engine.offer(sequence, text);
+  engine.run();
+  const quire_metrics_source source = {engine.cache(), engine.tiers(), nullptr, {}, nullptr};
+  const auto families = read(write({source}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  EXPECT_EQ(of(families, "quire_offers").at("quire_offers_total"), 3);
+  EXPECT_EQ(of(families, "quire_offers_in_progress").at("quire_offers_in_progress"), 2);
+}
+
 TEST(MetricsText, FetchesThatEndedAreInTheHistogram) {
   const Busy busy;
   const quire_tiers_stats tiers = busy.engine.stats();

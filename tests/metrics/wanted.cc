@@ -59,6 +59,8 @@ void Wanted::tiers(const quire_tiers_stats& tiers) {
   gauge("units_in_flight", static_cast<double>(tiers.units_in_flight));
   gauge("quarantined_loads", static_cast<double>(tiers.quarantined));
   counter("loads_quarantined", tiers.quarantined_ever);
+  counter("offers", tiers.offers);
+  gauge("offers_in_progress", static_cast<double>(tiers.offers_in_progress));
 }
 
 void Wanted::tier(uint32_t index, const quire_tier_stats& tier) {
@@ -107,7 +109,7 @@ void Wanted::connector(const std::string& label, const quire_connector_stats& ti
 }
 
 // A struct that grew is looked at here: its new numbers are in the text, or left out on purpose.
-static_assert(sizeof(quire_cache_stats) == 1224 && sizeof(quire_tiers_stats) == 416 && sizeof(quire_tier_stats) == 176 &&
+static_assert(sizeof(quire_cache_stats) == 1224 && sizeof(quire_tiers_stats) == 432 && sizeof(quire_tier_stats) == 176 &&
               sizeof(quire_connector_stats) == 904 && sizeof(quire_connector_health) == 48);
 
 }  // namespace quire::test

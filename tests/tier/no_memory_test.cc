@@ -168,6 +168,55 @@ TEST(TierMemory, EveryAllocationOfAStoreFails) {
   }
 }
 
+// One offer in which memory is short: there is none then, or it is whole. False: no allocation failed.
+bool offer_once(Clock& clock, const Case& c, const Text& text, int64_t after, bool for_ever) {
+  FakeStoreOptions peers;
+  peers.offers = true;
+  FakeStore store(peers);
+  EngineOptions writer = c.writer, reader = c.reader;
+  writer.is_peers = reader.is_peers = true;
+  writer.event_ring_bytes = reader.event_ring_bytes = 0;
+  Engine engine(clock, writer, {&store}), other(clock, reader, {&store});
+  const quire_sequence_id sequence = engine.open();
+  engine.go_on(sequence, Text(text.begin(), text.begin() + 288));
+  Short short_of(for_ever);
+  short_of.begin(after);
+  quire_offer offer{};
+  const quire_code code = short_of([&] { return engine.try_offer(sequence, text, &offer, nullptr); });
+  EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << code;
+  for (size_t turn = 0; turn < 6; ++turn) {
+    uint64_t n = 0;
+    (void)short_of([&] { return quire_tiers_run(engine.tiers(), 0, nullptr, 0, &n, nullptr); });
+  }
+  const bool any = failed > 0, is_ready = code == QUIRE_OK && engine.is_ready(offer);
+  EXPECT_TRUE(any || is_ready);
+  if (!is_ready) {
+    engine.settle();
+    engine.expect_nothing_left();
+    offer = engine.offer(sequence, text);
+  }
+  EXPECT_EQ(other.fetch_from(offer, other.open(), text).committed, 288U);
+  engine.settle();
+  engine.expect_nothing_left();
+  for (const std::string& violation : store.violations()) ADD_FAILURE() << violation;
+  return any;
+}
+
+TEST(TierMemory, EveryAllocationOfAnOfferFails) {
+  ASSERT_TRUE(is_registered());
+  for (const Case& c : {cases()[0], cases()[1]}) {
+    for (const bool for_ever : {false, true}) {
+      SCOPED_TRACE(std::string(c.name) + (for_ever ? ", all from one on" : ""));
+      Clock clock;
+      const Text text = count_text(1, 300);
+      int64_t after = 0;
+      while (offer_once(clock, c, text, after, for_ever) && !::testing::Test::HasFailure()) after += kStep;
+      EXPECT_GT(after, 10);
+      if (HasFailure()) FAIL() << "allocation " << after;
+    }
+  }
+}
+
 // One save, or one restore, in which memory is short. The same works afterwards.
 bool save_once(Engine& engine, quire_sequence_id sequence, const Text& text, const std::vector<uint8_t>& expected, int64_t after,
                bool for_ever) {

@@ -54,10 +54,11 @@ uint64_t copies(uint64_t heads, uint32_t writer, uint32_t reader) {
   return alike ? reader / std::min<uint64_t>(heads, reader) : 1;
 }
 
-// The sequence fetches all that was written. Returns the bytes of payload that moved.
-uint64_t fetch_all(Engine& reader, quire_sequence_id sequence, const Text& text, const FakeStore& store) {
+// The sequence fetches all that was written, or what is offered. Returns the bytes of payload that moved.
+uint64_t fetch_all(Engine& reader, quire_sequence_id sequence, const Text& text, const FakeStore& store,
+                   const quire_offer* offer = nullptr) {
   const uint64_t bytes = store.counts().bytes_loaded, loads = store.counts().accepted[QUIRE_TICKET_LOAD];
-  const quire_fetch_result got = reader.fetch(sequence, text);
+  const quire_fetch_result got = offer != nullptr ? reader.fetch_from(*offer, sequence, text) : reader.fetch(sequence, text);
   EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
   EXPECT_EQ(got.committed, kResumes);
   const uint64_t headers = (store.counts().accepted[QUIRE_TICKET_LOAD] - loads) * kHeader;
@@ -73,25 +74,31 @@ std::vector<std::string> orders(size_t turn) {
 // Of one model: what a writer wrote, to all readers.
 class Matrix {
  public:
-  explicit Matrix(const Model& model) : model_(model) {}
+  // offered: the writer stores nothing, and offers it to each reader.
+  Matrix(const Model& model, bool offered) : model_(model), offered_(offered) {}
 
   double most() const { return most_; }
   size_t readers() const { return readers_; }
 
   void read_all(uint32_t from, uint32_t from_block) {
     for (const std::string& order : orders(turn_ / (kSizes.size() * kBlocks.size()))) {
-      FakeStore store;
-      {
-        Engine writer(clock_, options_of(model_.layers, from, from_block, order), {&store});
-        writer.compute(text_);
-        writer.settle();
-      }
+      FakeStoreOptions of_store;
+      of_store.offers = offered_;
+      FakeStore store(of_store);
+      EngineOptions o = options_of(model_.layers, from, from_block, order);
+      o.is_peers = offered_;
+      auto writer = std::make_unique<Engine>(clock_, o, std::vector<FakeStore*>{&store});
+      const quire_sequence_id written = writer->open();
+      if (offered_) writer->go_on(written, Text(text_.begin(), text_.end() - 1));
+      if (!offered_) writer->compute(text_);
+      writer->settle();
+      if (!offered_) writer.reset();
       for (const uint32_t to : kSizes) {
         for (const uint32_t block : kBlocks) {
           for (const std::string& own : orders(++turn_ / 2)) {
             SCOPED_TRACE(std::string(model_.name) + ": from " + std::to_string(from) + " ranks, blocks of " + std::to_string(from_block) +
                          ", order " + order + " to " + std::to_string(to) + ", " + std::to_string(block) + ", order " + own);
-            read(options_of(model_.layers, to, block, own), from, &store);
+            read(options_of(model_.layers, to, block, own), from, &store, writer.get(), written);
             if (::testing::Test::HasFailure()) return;
           }
         }
@@ -101,13 +108,16 @@ class Matrix {
   }
 
  private:
-  void read(EngineOptions o, uint32_t from, FakeStore* store) {
+  void read(EngineOptions o, uint32_t from, FakeStore* store, Engine* writer, quire_sequence_id written) {
     o.others = kSizes;
     o.reasons = 0;
+    o.is_peers = offered_;
+    quire_offer offer{};
+    if (offered_) offer = writer->offer(written, text_);
     ++readers_;
     Engine reader(clock_, o, {store});
     const quire_sequence_id sequence = reader.open();
-    const uint64_t moved = fetch_all(reader, sequence, text_, *store);
+    const uint64_t moved = fetch_all(reader, sequence, text_, *store, offered_ ? &offer : nullptr);
     const uint64_t needed = kResumes * model_.token_bytes * copies(model_.heads, from, o.ranks) +
                             256 * model_.window_bytes * copies(2, from, o.ranks) + model_.state_bytes;
     EXPECT_LE(static_cast<double>(moved), 1.02 * static_cast<double>(needed));
@@ -116,18 +126,19 @@ class Matrix {
   }
 
   const Model& model_;
+  const bool offered_;
   const Text text_ = count_text(1, kResumes + 1);
   Clock clock_;
   size_t turn_ = 0, readers_ = 0;
   double most_ = 0;
 };
 
-TEST(Ranks, OfAnySizeReadWhatAnySizeWrote) {
+void read_matrix(bool offered) {
   double most = 0;
   size_t readers = 0;
   const std::vector<Model> all = models();
   for (const Model& model : all) {
-    Matrix matrix(model);
+    Matrix matrix(model, offered);
     for (const uint32_t from : kSizes) {
       for (const uint32_t from_block : kBlocks) matrix.read_all(from, from_block);
     }
@@ -136,6 +147,10 @@ TEST(Ranks, OfAnySizeReadWhatAnySizeWrote) {
   }
   std::printf("%zu readers; bytes moved: at most %.4f of what is needed\n", readers, most);
 }
+
+TEST(Ranks, OfAnySizeReadWhatAnySizeWrote) { read_matrix(false); }
+
+TEST(Ranks, OfAnySizeReadWhatAnySizeOffers) { read_matrix(true); }
 
 // Of records that have sinks and a tail the blocks that are wanted are read, if that can be done.
 TEST(Ranks, ReadOfRecordsWhatIsWanted) {

@@ -183,6 +183,7 @@ void Engine::make_tiers() {
     tier.connector = connector;
     tier.reasons = tiers.size() < options_.reasons_of.size() ? options_.reasons_of[tiers.size()] : options_.reasons;
     tier.max_store_bytes = options_.max_store_bytes;
+    if (options_.is_peers) tier.flags = QUIRE_TIER_PEERS, tier.reasons = 0;
     tiers.push_back(tier);
   }
   std::vector<quire_memory*> memories;
@@ -438,7 +439,10 @@ quire_fetch_id Engine::begin(quire_sequence_id sequence, const Text& text, int64
 }
 
 quire_fetch_result Engine::fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
-  const quire_fetch_id fetch = begin(sequence, text, deadline_ns);
+  return wait_for(begin(sequence, text, deadline_ns), sequence, text);
+}
+
+quire_fetch_result Engine::wait_for(quire_fetch_id fetch, quire_sequence_id sequence, const Text& text) {
   quire_fetch_result got{};
   for (int turns = 0; turns < 100000 && got.fetch == 0; ++turns) {
     const std::vector<quire_fetch_result> results = run();

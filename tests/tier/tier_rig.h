@@ -75,6 +75,7 @@ struct EngineOptions {
   bool may_refuse = false;            // the pool may be too small for what is asked for
   uint64_t event_ring_bytes = 0;      // of each tier; those of the cache: SHA-256, seed "7"
   bool has_cache_events = true;       // or it does not, although tiers are to
+  bool is_peers = false;              // the tiers are peers; reasons 0
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
@@ -111,6 +112,14 @@ class Engine {
   quire_fetch_id begin(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
   // A whole fetch. The sequence's bytes are checked.
   quire_fetch_result fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  // Offers what the sequence has through the first tier, and waits until it can be read.
+  quire_offer offer(quire_sequence_id sequence, const Text& text);
+  quire_code try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier = 0);
+  bool is_ready(const quire_offer& offer) const;
+  quire_code withdraw(const quire_offer& offer);
+  // As begin and fetch, from the peer that offers this.
+  quire_fetch_id begin_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  quire_fetch_result fetch_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
   // Every byte that computing the token after the committed ones reads is what `text` says.
   void check(quire_sequence_id sequence, const Text& text);
   // Writes rubbish over whatever the pool has free: reading what is not one's own shows.
@@ -165,6 +174,7 @@ class Engine {
     std::vector<int64_t> slots;        // [column][token]
     std::vector<int32_t> read, write;  // [column]
   };
+  quire_fetch_result wait_for(quire_fetch_id fetch, quire_sequence_id sequence, const Text& text);
   // To the next end of a store's ticket, or so far.
   void pass_time(int64_t otherwise);
   void make_places();

@@ -20,6 +20,9 @@
  * only if these fit (docs/tiers.md). Those of other tensor-parallel sizes are read if the options
  * name these. A unit comes with all heads, or not at all.
  *
+ * Prefill in one process, decode in another: the process that computed a prompt offers it, and the
+ * other one fetches it (quire_offer_begin, quire_fetch_begin_peer).
+ *
  * The tiers have no thread. All work is done in quire_tiers_run, in small portions. The connectors
  * move bytes on threads of their own. */
 #ifndef QUIRE_TIER_H_
@@ -37,6 +40,11 @@ extern "C" {
 /* The tiers of one cache. */
 typedef struct quire_tiers quire_tiers;
 
+/* Flag of quire_tier. The connector leads to peers: it is asked by quire_fetch_begin_peer, and
+ * offers go to it. It stores nothing else, so `reasons` is 0. Failures do not suspend it, because
+ * they may be those of one peer. */
+#define QUIRE_TIER_PEERS 0x1u
+
 /* One tier. Frozen, 48 bytes. */
 typedef struct quire_tier {
   /* Kept, and used by these tiers alone: others cannot submit to it or poll it any more. */
@@ -47,12 +55,13 @@ typedef struct quire_tier {
    * that has them), _EVICTING (just before the cache evicts them; call quire_tiers_run after every
    * commit). 0 = the tier is only read. */
   uint32_t reasons;
-  uint32_t flags;                  /* 0 */
+  uint32_t flags;                  /* QUIRE_TIER_* */
   /* Bytes of stores in flight; a unit that is alone may exceed it. If all tiers are full, units
    * wait in the cache, which drops them when it needs their blocks. If only this one is, it skips
    * them. What is in flight is held, so it is missing in the pool.
    * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
-   * if that is less. */
+   * if that is less.
+   * Of peers: bytes of all offers; 0 = a quarter of the pool. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
@@ -171,6 +180,76 @@ typedef struct quire_fetch_result {
 QUIRE_API quire_code quire_fetch_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        int64_t deadline_ns, quire_fetch_id *out, quire_error *err);
+/* What one process offers another. Frozen, 32 bytes. */
+typedef struct quire_offer {
+  uint8_t handle[16];              /* random; whoever has it can read the offer */
+  uint64_t end_token;              /* the reader resumes here: it computes what follows */
+  uint64_t num_bytes;              /* of all ranks, with headers */
+} quire_offer;
+
+/* How an offer stands. Info. */
+typedef struct quire_offer_info {
+  uint32_t struct_size;
+  uint32_t is_ready;               /* 1 = all of it can be read; pass the handle on now */
+  uint64_t num_records;
+} quire_offer_info;
+
+/* Offers the first committed tokens of a sequence to one reader, through a tier with
+ * QUIRE_TIER_PEERS. Nothing is copied: the connector sends from the pool, so the offer holds its
+ * blocks (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a
+ * setting of the connector), or it was withdrawn. The sequence may go on, or finish.
+ * - symbols[num_symbols]: borrowed; the sequence's tokens, at least the committed ones and those
+ *   that drafts read ahead.
+ * - tier: its index.
+ * - *out: the offer. It reaches to the last multiple of the tokens at which all groups can resume.
+ *   Groups with a state have it at the committed end only. So, with recurrent layers, commit up to
+ *   such a multiple, in the unit of the process that reads, too. A reader computes at least one
+ *   token: a prefill process needs no more than all tokens but the last one.
+ * The offer is prepared by quire_tiers_run, after the kernels that are queued by now, and ready when
+ * quire_offer_get_info says so.
+ * Thread: serialized on tiers and cache. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols),
+ * FAILED_PRECONDITION (no QUIRE_TIER_PEERS; a load of the sequence is in progress; nothing is
+ * committed that far, or the state there is not kept), RESOURCE_EXHAUSTED (max_store_bytes, holds,
+ * 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a connector that registers
+ * regions). */
+QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
+                                       const quire_symbol *symbols, uint64_t num_symbols,
+                                       uint32_t tier, quire_offer *out, quire_error *err);
+/* Reads how an offer stands. handle: [16].
+ * Thread: serialized on tiers. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended: its reader is done, its lease is
+ * over, or the connector failed). */
+QUIRE_API quire_code quire_offer_get_info(quire_tiers *tiers, const uint8_t *handle,
+                                          quire_offer_info *info, quire_error *err);
+/* Withdraws an offer. Its blocks stay held until the connector has proved that it reads them no
+ * more. handle: [16].
+ * Thread: serialized on tiers. Blocking: no.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended). */
+QUIRE_API quire_code quire_offer_end(quire_tiers *tiers, const uint8_t *handle, quire_error *err);
+
+/* Where a fetch finds what another process offers. A router passes it on. Descriptor. */
+typedef struct quire_peer {
+  uint32_t struct_size;
+  uint32_t tier;                   /* index of a tier with QUIRE_TIER_PEERS */
+  quire_str address;               /* of the other process, as the connector wants it, 1 to 255
+                                    * bytes; borrowed */
+  uint8_t handle[16];              /* of quire_offer */
+  uint64_t end_token;
+} quire_peer;
+
+/* As quire_fetch_begin, and asks a peer for what it offers. Whatever else the cache and the tiers
+ * have is used, too: only what is missing comes from the peer. When the fetch ends, the peer learns
+ * that the offer is not needed any more. Tensor-parallel size, blocks, page order and policy of the
+ * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). A peer with other
+ * weights has nothing that is found.
+ * Thread: serialized on tiers and cache. Blocking: no.
+ * Errors: those of quire_fetch_begin, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
+ * QUIRE_TIER_PEERS). */
+QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_id sequence,
+                                            const quire_symbol *symbols, uint64_t num_symbols,
+                                            int64_t deadline_ns, const quire_peer *peer,
+                                            quire_fetch_id *out, quire_error *err);
 /* Ends a fetch early: quire_tiers_run reports it at its next call. Blocks of unfinished transfers
  * stay quarantined until these have ended.
  * Thread: serialized on tiers and cache. Blocking: no.
@@ -243,6 +322,8 @@ typedef struct quire_tiers_stats {
   /* Element i counts fetches that took less than 2^i microseconds and not less than half of that.
    * The last element counts the rest, too. */
   uint64_t fetch_latency[32];
+  uint64_t offers;                 /* begun */
+  uint64_t offers_in_progress;
 } quire_tiers_stats;
 
 /* Reads the counters.

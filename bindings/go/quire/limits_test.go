@@ -57,8 +57,12 @@ func TestMissingHostMemoryIsAnError(t *testing.T) {
 		"NewBatch":      func() error { _, err := NewBatch(config, 0); return err },
 		"NewBuffer":     func() error { _, err := NewBuffer(64); return err },
 		"Events":        func() error { _, err := NewEventBuffer(1, 8); return err },
-		"NewTiers":      func() error { made, err := NewTiers(e.cache, tiers); made.Close(); return err },
-		"SaveSession":   func() error { return saveOf(e.cache, id, e.session(), text) },
+		"BeginFetchFrom": func() error {
+			_, err := new(Tiers).BeginFetchFrom(Peer{Address: "peer:1"}, 1, nil, 0)
+			return err
+		},
+		"NewTiers":    func() error { made, err := NewTiers(e.cache, tiers); made.Close(); return err },
+		"SaveSession": func() error { return saveOf(e.cache, id, e.session(), text) },
 		"RestoreSession": func() error {
 			_, err := e.cache.RestoreSession(empty, e.session(), bytes.NewReader(session), make([]Symbol, 256))
 			return err

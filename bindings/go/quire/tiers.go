@@ -34,8 +34,12 @@ type Tier struct {
 	// UnitEvicting (just before the cache evicts them). 0 = the tier is only read.
 	Reasons UnitReason
 	// Bytes of stores in flight; a unit that is alone may exceed it. 0 = 64 MiB, or its part of an
-	// eighth of the pool, which the tiers that write share equally, if that is less.
+	// eighth of the pool, which the tiers that write share equally, if that is less. Of peers: bytes
+	// of all offers; 0 = a quarter of the pool.
 	MaxStoreBytes uint64
+	// The connector leads to other processes: BeginOffer and BeginFetchFrom use the tier, and nothing
+	// else does. Reasons is 0. Failures do not suspend it: they may be those of one peer.
+	Peers bool
 }
 
 // TiersOptions are what NewTiers is given.
@@ -134,6 +138,16 @@ func (t *tierSet) end() {
 	C.free(unsafe.Pointer(t.s))
 }
 
+func (t Tier) c(a *arena) C.quire_tier {
+	var c C.quire_tier
+	c.connector, c.name = t.Connector.c(), a.text(t.Name)
+	c.reasons, c.max_store_bytes = C.uint32_t(t.Reasons), C.uint64_t(t.MaxStoreBytes)
+	if t.Peers {
+		c.flags = C.QUIRE_TIER_PEERS
+	}
+	return c
+}
+
 // NewTiers makes the tiers of a cache, one Tiers per cache. They take its units from now on:
 // WatchUnits and TakeUnits return FailedPrecondition while they exist. Serialized on cache.
 // Errors: InvalidArgument (an option; a memory of another config; one connector twice; records of
@@ -160,9 +174,7 @@ func NewTiers(cache *Cache, options TiersOptions) (*Tiers, error) {
 	o.max_fetches, o.num_tiers = C.uint32_t(options.MaxFetches), C.uint64_t(len(options.Tiers))
 	all := make([]C.quire_tier, len(options.Tiers))
 	for i, tier := range options.Tiers {
-		all[i].connector, all[i].name = tier.Connector.c(), a.text(tier.Name)
-		all[i].reasons = C.uint32_t(tier.Reasons)
-		all[i].max_store_bytes = C.uint64_t(tier.MaxStoreBytes)
+		all[i] = tier.c(&a)
 	}
 	o.tiers = copied(&a, all)
 	sizes := make([]C.uint32_t, len(options.TensorParallel))

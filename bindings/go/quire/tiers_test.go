@@ -302,9 +302,16 @@ func TestTiersRefuseOptionsThatDoNotFit(t *testing.T) {
 		"Run":         func() error { _, err := tiers.Run(0, nil); return err },
 		"BeginFetch":  func() error { _, err := tiers.BeginFetch(1, nil, 0); return err },
 		"CancelFetch": func() error { return tiers.CancelFetch(1) },
-		"TierStats":   func() error { _, err := tiers.TierStats(0); return err },
-		"Stats":       func() error { _, err := tiers.Stats(); return err },
-		"Share":       func() error { _, err := tiers.Share().Stats(); return err },
+		"BeginFetchFrom": func() error {
+			_, err := tiers.BeginFetchFrom(Peer{Address: "peer:1"}, 1, nil, 0)
+			return err
+		},
+		"BeginOffer": func() error { _, err := tiers.BeginOffer(1, nil, 0); return err },
+		"OfferInfo":  func() error { _, err := tiers.OfferInfo(OfferHandle{}); return err },
+		"EndOffer":   func() error { return tiers.EndOffer(OfferHandle{}) },
+		"TierStats":  func() error { _, err := tiers.TierStats(0); return err },
+		"Stats":      func() error { _, err := tiers.Stats(); return err },
+		"Share":      func() error { _, err := tiers.Share().Stats(); return err },
 	} {
 		if err := call(); !errors.Is(err, InvalidArgument) {
 			t.Errorf("%s: %v", name, err)

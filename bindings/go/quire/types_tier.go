@@ -64,7 +64,27 @@ type TiersStats struct {
 	FetchNs           uint64    // from BeginFetch to the end; sum
 	// Element i counts fetches that took less than 2^i microseconds and not less than half of that.
 	// The last element counts the rest, too.
-	FetchLatency [32]uint64
+	FetchLatency     [32]uint64
+	Offers           uint64 // begun
+	OffersInProgress uint64 // now
+}
+
+// OfferHandle names an offer: random, and whoever has it can read the offer.
+type OfferHandle [16]byte
+
+// Offer is quire_offer: what one process offers another. Its handle and end go to the other
+// process, as parts of a Peer.
+type Offer struct {
+	Handle   OfferHandle // its name
+	EndToken uint64      // the reader resumes here: it computes what follows
+	NumBytes uint64      // of all ranks, with headers
+}
+
+// OfferInfo is quire_offer_info: how an offer stands.
+type OfferInfo struct {
+	structSize uint32
+	IsReady    uint32 // 1 = all of it can be read; pass the handle on now
+	NumRecords uint64 // of the offer
 }
 
 // RecordInfo is quire_record_info: what the header of a record says. A record is what a tier keeps

@@ -60,6 +60,8 @@ from ._infos import (
     LayerPlace,
     Lowering,
     ModelInfo,
+    Offer,
+    OfferInfo,
     PinInfo,
     ProbeInfo,
     ProbeResult,
@@ -102,7 +104,7 @@ from ._numbers import (
     VllmFlag,
 )
 from ._step import Step, entries, outcomes, refusal_text
-from ._tiers import Connector, Source, Tier, Tiers, metrics, restore_session, save_session
+from ._tiers import Connector, Peer, Source, Tier, Tiers, metrics, restore_session, save_session
 from ._tools import Plan, PlanCapacity, PlanGroup, PlanRegion, Replay, plan, replay
 
 __version__ = _str_of(_lib.quire_version())
@@ -111,7 +113,7 @@ __all__ = [
     "ConfigInfo", "Connector", "ConnectorFlag", "ConnectorHealth", "ConnectorInfo", "ConnectorState", "ConnectorStats", "DType",
     "Device", "DeviceInfo", "DeviceType", "Entry", "Error", "FetchOutcome", "FetchResult", "FieldRole", "FillKind", "GroupBatch",
     "GroupInfo", "KVField", "KVScales", "KVView", "Keep", "Layer", "LayerFlag", "LayerKind", "LayerPlace", "LogLevel", "Lowering",
-    "Memory", "Miss", "Model", "ModelInfo", "PagedKV", "PagedState", "PinInfo", "Plan", "PlanCapacity", "PlanFlag", "PlanGroup",
+    "Memory", "Miss", "Model", "ModelInfo", "Offer", "OfferInfo", "PagedKV", "PagedState", "Peer", "PinInfo", "Plan", "PlanCapacity", "PlanFlag", "PlanGroup",
     "PlanRegion", "ProbeInfo", "ProbeResult", "Refusal", "RegionInfo", "Replay", "Result", "Runtime", "RuntimeFlag", "SequenceFlag",
     "SequenceInfo", "SessionInfo", "Source", "StateKind", "StateMode", "StateTensor", "StateView", "Step", "StepInfo", "Stream",
     "Tensor", "Tier", "TierStats", "Tiers", "TiersStats", "Unit", "VllmFlag", "dtype_of", "entries", "library_path", "metrics",

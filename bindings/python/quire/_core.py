@@ -242,6 +242,8 @@ class Info:
 
     def _value(self, name: str, kind: Any, value: Any) -> Any:
         if kind.kind == "array":
+            if kind.item.cname == "uint8_t":
+                return bytes(value)
             return text(value) if kind.item.cname == "char" else tuple(value)
         if kind.kind == "struct":
             name = _name(kind)

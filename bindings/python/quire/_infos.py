@@ -767,6 +767,8 @@ class TiersStats(Info):
     - fetch_ns: from quire_fetch_begin to the end; sum
     - fetch_latency: Element i counts fetches that took less than 2^i microseconds and not less than
       half of that. The last element counts the rest, too.
+    - offers: begun
+    - offers_in_progress
     """
 
     _struct = "quire_tiers_stats"
@@ -783,6 +785,8 @@ class TiersStats(Info):
     tokens_asked: int
     fetch_ns: int
     fetch_latency: Tuple[int, ...]
+    offers: int
+    offers_in_progress: int
 
 
 class FetchResult(Info):
@@ -810,6 +814,32 @@ class FetchResult(Info):
     hit_tokens: int
     bytes: int
     elapsed_ns: int
+
+
+class Offer(Info):
+    """What one process offers another.
+
+    - handle: random; whoever has it can read the offer
+    - end_token: the reader resumes here: it computes what follows
+    - num_bytes: of all ranks, with headers
+    """
+
+    _struct = "quire_offer"
+    handle: bytes
+    end_token: int
+    num_bytes: int
+
+
+class OfferInfo(Info):
+    """How an offer stands.
+
+    - is_ready: 1 = all of it can be read; pass the handle on now
+    - num_records
+    """
+
+    _struct = "quire_offer_info"
+    is_ready: int
+    num_records: int
 
 
 class SessionInfo(Info):

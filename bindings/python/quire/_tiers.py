@@ -28,7 +28,7 @@ from ._core import (
     symbols_of,
 )
 from ._device import Runtime, Stream
-from ._infos import ConnectorHealth, ConnectorInfo, ConnectorStats, FetchResult, SessionInfo, TiersStats, TierStats
+from ._infos import ConnectorHealth, ConnectorInfo, ConnectorStats, FetchResult, Offer, OfferInfo, SessionInfo, TiersStats, TierStats
 from ._memory import Memory
 from ._numbers import Code, Unit
 
@@ -81,13 +81,31 @@ class Tier:
     - connector: used by these tiers alone
     - reasons: which units are written, for example Unit.COMMITTED; 0 = the tier is only read
     - name: for statistics; "" = the connector's
-    - max_store_bytes: stores in flight; 0 = chosen
+    - max_store_bytes: stores in flight; of peers, all offers; 0 = chosen
+    - peers: the connector leads to other processes: `Tiers.offer` and `Tiers.fetch_from` use the
+      tier, and nothing else does; reasons is 0
     """
 
     connector: Connector
     reasons: Unit = Unit(0)
     name: str = ""
     max_store_bytes: int = 0
+    peers: bool = False
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where `Tiers.fetch_from` finds what another process offers. A router passes it on.
+
+    - address: of the other process, as the connector wants it, 1 to 255 bytes
+    - handle, end_token: those of its `Offer`
+    - tier: index of a `Tier` with peers
+    """
+
+    address: str
+    handle: bytes
+    end_token: int
+    tier: int = 0
 
 
 class Tiers:
@@ -98,6 +116,12 @@ class Tiers:
         every iteration:    ... step.commit(...); tiers.run()
         a new request:      fetch = tiers.fetch(sequence, prompt)
                             leave the sequence alone until tiers.run() reports the fetch
+
+    Prefill here, decode in another process, each with a Tier(connector, peers=True):
+
+        here:   offer = tiers.offer(sequence, prompt)
+                when tiers.offer_info(offer.handle).is_ready: send handle and end_token
+        there:  fetch = tiers.fetch_from(Peer(address, handle, end_token), sequence, prompt)
 
     - weights: name of the weights; anything else that changes cached values needs another name, too
     - memories, streams: one per shard of the config; the streams on which steps are prepared and
@@ -122,7 +146,8 @@ class Tiers:
         array = kept.array("quire_tier[]", max(len(tiers), 1))
         for i, tier in enumerate(tiers):
             array[i].connector = tier.connector._pointer
-            set_fields(array + i, kept, dict(name=tier.name or None, reasons=tier.reasons, max_store_bytes=tier.max_store_bytes))
+            set_fields(array + i, kept, dict(name=tier.name or None, reasons=tier.reasons, max_store_bytes=tier.max_store_bytes,
+                                             flags=_PEERS if tier.peers else 0))
         options.tiers, options.num_tiers = array, len(tiers)
         if tensor_parallel:
             options.tensor_parallel = kept.array("uint32_t[]", list(tensor_parallel))
@@ -171,6 +196,52 @@ class Tiers:
             call(lib.quire_fetch_begin, self._pointer, count_of("sequence", sequence), data, count, deadline_ns, out)
         return int(out[0])
 
+    def fetch_from(self, peer: Peer, sequence: int, symbols: Any, deadline_ns: int = 0) -> int:
+        """As `fetch`, and asks a peer for what it offers: only what cache and tiers lack. When the
+        fetch ends, the peer learns that the offer is not needed any more.
+
+        Errors: those of `fetch`, OUT_OF_RANGE (tier), FAILED_PRECONDITION (a tier without peers).
+        """
+        data, count = symbols_of(symbols)
+        where, kept, out = struct("quire_peer"), Kept(), ffi.new("uint64_t *")
+        set_fields(where, kept, dict(tier=peer.tier, address=peer.address, end_token=peer.end_token))
+        where.handle = _handle(peer.handle)
+        with self._cache._serial:
+            call(lib.quire_fetch_begin_peer, self._pointer, count_of("sequence", sequence), data, count, deadline_ns, where, out)
+        return int(out[0])
+
+    def offer(self, sequence: int, symbols: Any, tier: int = 0) -> Offer:
+        """Offers the first committed tokens of a sequence to one reader, through a tier with peers.
+        `run` prepares the offer; pass its handle and end_token on when `offer_info` says is_ready.
+
+        - symbols: of the sequence, at least those of its committed tokens
+
+        The sequence may go on, or finish: the offer holds its blocks until it was read, its lease
+        is over (a setting of the connector), or `end_offer`. It ends where all groups can resume;
+        with recurrent layers commit up to such a place first. Errors: NOT_FOUND (stale sequence),
+        OUT_OF_RANGE (tier, too few symbols), FAILED_PRECONDITION (a tier without peers; nothing is
+        committed that far; no state there), RESOURCE_EXHAUSTED, UNIMPLEMENTED (device memory).
+        """
+        data, count = symbols_of(symbols)
+        out = ffi.new("quire_offer *")
+        with self._cache._serial:
+            call(lib.quire_offer_begin, self._pointer, count_of("sequence", sequence), data, count, count_of("tier", tier, 32), out)
+        return Offer(out[0])
+
+    def offer_info(self, handle: bytes) -> OfferInfo:
+        """How an offer stands. Errors: NOT_FOUND (unknown, or it has ended)."""
+        info = struct("quire_offer_info")
+        with self._cache._serial:
+            call(lib.quire_offer_get_info, self._pointer, _handle(handle), info)
+        return OfferInfo(info)
+
+    def end_offer(self, handle: bytes) -> None:
+        """Withdraws an offer. Its blocks stay held until the connector reads them no more. Errors:
+        NOT_FOUND (unknown, or it has ended).
+        """
+        with self._cache._serial:
+            call(lib.quire_offer_end, self._pointer, _handle(handle))
+
     def cancel(self, fetch: int) -> None:
         """Ends a fetch early; `run` reports it. Errors: NOT_FOUND (unknown, or it has ended)."""
         with self._cache._serial:
@@ -203,6 +274,17 @@ class Tiers:
         with self._cache._tiers_lock:
             call(lib.quire_tiers_get_tier_stats, self._pointer, count_of("tier", tier, 32), stats)
         return TierStats(stats)
+
+
+_PEERS = 1  # QUIRE_TIER_PEERS
+
+
+def _handle(handle: bytes) -> bytes:
+    """The handle of an offer, checked."""
+    handle = bytes(handle)
+    if len(handle) != 16:
+        raise Error(Code.INVALID_ARGUMENT, f"handle: {len(handle)} bytes; that of an offer has 16")
+    return handle
 
 
 def _set_shards(options: CData, kept: Kept, cache: Cache, memories: Sequence[Memory], streams: Sequence[Stream]) -> None:
@@ -349,4 +431,4 @@ def metrics(*sources: Source, openmetrics: bool = False) -> str:
 
 
 
-__all__ = ["Connector", "Source", "Tier", "Tiers", "metrics", "restore_session", "save_session"]
+__all__ = ["Connector", "Peer", "Source", "Tier", "Tiers", "metrics", "restore_session", "save_session"]

@@ -97,6 +97,59 @@ class Offloading(Test):
         rig.cache.close()
         quire.Tiers(tiers_of_another.cache, "w", [tiers_of_another.memory], [tiers_of_another.stream], [quire.Tier(connector)]).close()
 
+    def test_offers_are_held_until_they_end(self):
+        rig, prompt = Rig(), symbols(200)
+        null = quire.Tier(quire.Connector("null"), peers=True, max_store_bytes=1 << 20)  # it ends an offer at once
+        with quire.Tiers(rig.cache, "w", [rig.memory], [rig.stream], [null], unit_tokens=64) as tiers:
+            sequence = stamped(rig, prompt)
+            offers = [tiers.offer(sequence, prompt) for _ in range(2)]
+            for offer in offers:
+                self.assertEqual((len(offer.handle), offer.end_token), (16, 192))
+                self.assertGreater(offer.num_bytes, 192 * 2 * 2 * 8 * 4)
+            self.assertNotEqual(offers[0].handle, offers[1].handle)
+            info = tiers.offer_info(offers[0].handle)
+            self.assertEqual((info.is_ready, info.num_records), (0, 3))
+            self.assertEqual((tiers.stats().offers, tiers.stats().offers_in_progress, rig.cache.stats().holds), (2, 2, 2))
+            tiers.end_offer(offers[1].handle)
+            self.assertEqual((tiers.stats().offers, tiers.stats().offers_in_progress, rig.cache.stats().holds), (2, 1, 1))
+            for _ in range(1000):
+                self.assertEqual(tiers.run(1_000_000), [])
+                if not tiers.stats().offers_in_progress:
+                    break
+            self.assertEqual(rig.cache.stats().holds, 0)
+            for offer in offers:
+                with self.refused(quire.Code.NOT_FOUND):
+                    tiers.offer_info(offer.handle)
+                with self.refused(quire.Code.NOT_FOUND):
+                    tiers.end_offer(offer.handle)
+            with self.refused(quire.Code.OUT_OF_RANGE, "num_symbols"):
+                tiers.offer(sequence, prompt[:100])
+            with self.refused(quire.Code.OUT_OF_RANGE, "tier"):
+                tiers.offer(sequence, prompt, 1)
+            with self.refused(quire.Code.INVALID_ARGUMENT, "15 bytes"):
+                tiers.offer_info(bytes(15))
+            peer = quire.Peer("peer:1", offers[0].handle, offers[0].end_token)
+            looked_up = tiers.tier_stats(0).keys_looked_up
+            fetch = tiers.fetch_from(peer, rig.cache.create_sequence(), symbols(200, 5000))
+            results = []
+            while not results:
+                results = tiers.run(10_000_000)
+            self.assertEqual((results[0].fetch, results[0].outcome), (fetch, quire.FetchOutcome.NOTHING))
+            self.assertGreater(tiers.tier_stats(0).keys_looked_up, looked_up)
+            with self.refused(quire.Code.INVALID_ARGUMENT, "address"):
+                tiers.fetch_from(quire.Peer("", offers[0].handle, 192), rig.cache.create_sequence(), prompt)
+        rig.cache.verify()
+
+    def test_offers_need_a_tier_of_peers(self):
+        rig, prompt = Rig(), symbols(200)
+        with self.refused(quire.Code.INVALID_ARGUMENT, "reasons"):
+            quire.Tiers(rig.cache, "w", [rig.memory], [rig.stream], [quire.Tier(quire.Connector("null"), quire.Unit.COMMITTED, peers=True)])
+        with quire.Tiers(rig.cache, "w", [rig.memory], [rig.stream], [quire.Tier(quire.Connector("null"))], unit_tokens=64) as tiers:
+            with self.refused(quire.Code.FAILED_PRECONDITION, "QUIRE_TIER_PEERS"):
+                tiers.offer(stamped(rig, prompt), prompt)
+            with self.refused(quire.Code.FAILED_PRECONDITION, "QUIRE_TIER_PEERS"):
+                tiers.fetch_from(quire.Peer("peer:1", bytes(16), 192), rig.cache.create_sequence(), prompt)
+
     def test_what_is_wrong_is_said(self):
         rig = Rig()
         with self.refused(quire.Code.INVALID_ARGUMENT, "weights"):

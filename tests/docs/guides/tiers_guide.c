@@ -16,6 +16,7 @@ typedef struct rig {
   quire_memory* memory;
   quire_stream* stream;
   quire_sequence_id sequence;
+  quire_connector* link;
 } rig;
 
 quire_code guide_tiers(const rig* r, const quire_symbol* prompt, uint64_t n, quire_session_write_fn write_file,
@@ -29,6 +30,7 @@ quire_code guide_tiers(const rig* r, const quire_symbol* prompt, uint64_t n, qui
   quire_memory* memory = r->memory;
   quire_stream* stream = r->stream;
   quire_sequence_id sequence = r->sequence;
+  quire_connector* link = r->link;
   quire_fetch_id fetch = 0;
   quire_fetch_result results[4];
   quire_reserve_result got;

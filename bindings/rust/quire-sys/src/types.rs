@@ -78,6 +78,7 @@ pub const QUIRE_GATED_DELTA_V_MAJOR: u32 = 1;
 pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
 pub const QUIRE_CONV1D_SILU: u32 = 1;
 pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
+pub const QUIRE_TIER_PEERS: u32 = 1;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
 pub const QUIRE_UNIT_HAS_STATE: u32 = 1;
@@ -1678,6 +1679,32 @@ pub struct quire_fetch_result {
 zeroed!(quire_fetch_result);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct quire_offer {
+    pub handle: [u8; 16usize],
+    pub end_token: u64,
+    pub num_bytes: u64,
+}
+zeroed!(quire_offer);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_offer_info {
+    pub struct_size: u32,
+    pub is_ready: u32,
+    pub num_records: u64,
+}
+zeroed!(quire_offer_info);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_peer {
+    pub struct_size: u32,
+    pub tier: u32,
+    pub address: quire_str,
+    pub handle: [u8; 16usize],
+    pub end_token: u64,
+}
+zeroed!(quire_peer);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_tier_stats {
     pub struct_size: u32,
     pub is_open: u32,
@@ -1719,6 +1746,8 @@ pub struct quire_tiers_stats {
     pub tokens_asked: u64,
     pub fetch_ns: u64,
     pub fetch_latency: [u64; 32usize],
+    pub offers: u64,
+    pub offers_in_progress: u64,
 }
 zeroed!(quire_tiers_stats);
 #[repr(C)]

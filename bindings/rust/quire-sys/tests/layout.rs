@@ -1111,6 +1111,23 @@ layout! {
         elapsed_ns,
         reserved0,
     }
+    quire_offer {
+        handle,
+        end_token,
+        num_bytes,
+    }
+    quire_offer_info {
+        struct_size,
+        is_ready,
+        num_records,
+    }
+    quire_peer {
+        struct_size,
+        tier,
+        address,
+        handle,
+        end_token,
+    }
     quire_tier_stats {
         struct_size,
         is_open,
@@ -1149,6 +1166,8 @@ layout! {
         tokens_asked,
         fetch_ns,
         fetch_latency,
+        offers,
+        offers_in_progress,
     }
     quire_record_info {
         struct_size,

@@ -10,6 +10,7 @@ use crate::hold::UnitOptions;
 use crate::memory::{Memory, Stream};
 use crate::runtime::made;
 use crate::shards::Shards;
+use crate::tier_offer::{Offer, OfferHandle, OfferInfo, Peer};
 use crate::tier_reader::{TierStats, TiersReader, TiersStats};
 use quire_sys as sys;
 use std::ptr::NonNull;
@@ -25,15 +26,24 @@ pub struct Tier {
     /// Which units are written: [`UnitOptions::COMMITTED`], [`UnitOptions::HIT`] and so on. 0 = the tier is only read.
     pub reasons: u32,
     /// Bytes of stores in flight, which a unit that is alone may exceed; 0 = 64 MiB, or its part of an eighth of
-    /// the pool, which the tiers that write share equally, if that is less.
+    /// the pool, which the tiers that write share equally, if that is less. Of peers: bytes of all offers; 0 = a quarter of the pool.
     pub max_store_bytes: u64,
+    /// The connector leads to other processes: [`Tiers::begin_offer`] and [`Tiers::begin_fetch_from`] use the tier, and nothing else does. `reasons`
+    /// is 0. Failures do not suspend it, because they may be those of one peer.
+    pub peers: bool,
 }
 
 impl Tier {
     /// A tier to which all units are written as soon as they are complete.
     #[must_use]
     pub fn new(connector: Connector) -> Tier {
-        Tier { connector, name: String::new(), reasons: UnitOptions::COMMITTED, max_store_bytes: 0 }
+        Tier { connector, name: String::new(), reasons: UnitOptions::COMMITTED, max_store_bytes: 0, peers: false }
+    }
+
+    /// A tier that leads to other processes, for offers and fetches from them.
+    #[must_use]
+    pub fn of_peers(connector: Connector) -> Tier {
+        Tier { reasons: 0, peers: true, ..Tier::new(connector) }
     }
 }
 
@@ -265,6 +275,60 @@ impl<'e> Tiers<'e> {
         Ok(FetchId(out))
     }
 
+    /// As [`Tiers::begin_fetch`], and asks a peer for what it offers: only for what cache and tiers lack. When the fetch ends, the peer learns
+    /// that the offer is not needed any more.
+    ///
+    /// # Errors
+    /// Those of [`Tiers::begin_fetch`], `OutOfRange` (`peer.tier`), `FailedPrecondition` (no [`Tier::peers`]).
+    pub fn begin_fetch_from(
+        &self,
+        peer: &Peer<'_>,
+        sequence: SequenceId,
+        symbols: &[Symbol],
+        deadline: Option<Duration>,
+    ) -> Result<FetchId> {
+        let deadline = deadline.map_or(0, |time| nanoseconds(time).max(1));
+        let (mut out, n, peer) = (0, symbols.len() as u64, peer.raw());
+        call(|err| unsafe {
+            sys::quire_fetch_begin_peer(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, deadline, &peer, &mut out, err)
+        })?;
+        Ok(FetchId(out))
+    }
+
+    /// Offers the first committed tokens of a sequence to one reader, through a tier with [`Tier::peers`]. `symbols` are the sequence's, at least
+    /// the committed ones and those that drafts read ahead. Nothing is copied: the connector sends from the pool, so the offer holds its blocks
+    /// until its reader is done, its lease is over (a setting of the connector), or [`Tiers::end_offer`]. The sequence may go on, or finish.
+    /// The offer reaches to the last multiple of the tokens at which all groups can resume; with recurrent layers commit up to such a multiple.
+    /// [`Tiers::run`] prepares it, and [`Tiers::offer_info`] says when it is ready.
+    ///
+    /// # Errors
+    /// `NotFound` (stale id), `OutOfRange` (`tier`, too few symbols), `FailedPrecondition` (no [`Tier::peers`]; a load of the sequence is in
+    /// progress; nothing is committed that far, or the state there is not kept), `ResourceExhausted` (`max_store_bytes`, holds, 4,096 offers),
+    /// `Unimplemented` (bytes that the host cannot address).
+    pub fn begin_offer(&self, sequence: SequenceId, symbols: &[Symbol], tier: u32) -> Result<Offer> {
+        let (mut out, n) = (sys::quire_offer::default(), symbols.len() as u64);
+        call(|err| unsafe { sys::quire_offer_begin(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, tier, &mut out, err) })?;
+        Ok(Offer::of(&out))
+    }
+
+    /// How an offer stands.
+    ///
+    /// # Errors
+    /// `NotFound` (unknown, or it has ended: its reader is done, its lease is over, or the connector failed).
+    pub fn offer_info(&self, handle: &OfferHandle) -> Result<OfferInfo> {
+        let mut raw = OfferInfo::empty();
+        call(|err| unsafe { sys::quire_offer_get_info(self.raw.as_ptr(), handle.as_ptr(), &mut raw, err) })?;
+        Ok(OfferInfo::of(&raw))
+    }
+
+    /// Withdraws an offer. Its blocks stay held until the connector has proved that it reads them no more.
+    ///
+    /// # Errors
+    /// `NotFound` (unknown, or it has ended).
+    pub fn end_offer(&self, handle: &OfferHandle) -> Result<()> {
+        call(|err| unsafe { sys::quire_offer_end(self.raw.as_ptr(), handle.as_ptr(), err) })
+    }
+
     /// Ends a fetch early; [`Tiers::run`] reports it at its next call.
     ///
     /// # Errors
@@ -352,7 +416,7 @@ impl Tier {
             connector: self.connector.raw(),
             name: borrow(&self.name),
             reasons: self.reasons,
-            flags: 0,
+            flags: if self.peers { sys::QUIRE_TIER_PEERS } else { 0 },
             max_store_bytes: self.max_store_bytes,
             reserved0: 0,
         }

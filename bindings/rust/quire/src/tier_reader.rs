@@ -20,7 +20,7 @@ numbers! {
     TiersStats of quire_tiers_stats {
         unit_tokens: u64, fetches: u64, fetches_in_progress: u64, outcomes: [u64; 8], tokens_fetched: u64, tokens_hit: u64,
         units_taken: u64, units_in_flight: u64, quarantined: u64, quarantined_ever: u64, tokens_asked: u64, fetch_ns: u64,
-        fetch_latency: [u64; 32],
+        fetch_latency: [u64; 32], offers: u64, offers_in_progress: u64,
     }
 }
 

@@ -217,6 +217,51 @@ fn fetches_that_bring_nothing_say_why() {
 }
 
 #[test]
+fn offers_are_held_until_they_end() {
+    let engine = Engine::new(16);
+    let peers = Tier { max_store_bytes: 1 << 20, ..Tier::of_peers(engine.connector("null", "")) }; // it ends an offer at once
+    let options = TiersOptions { weights: WEIGHTS, unit_tokens: 16, ..TiersOptions::default() };
+    let tiers = Tiers::new(&engine.cache, std::slice::from_ref(&engine.memory), &[&engine.stream], vec![peers], &options).unwrap();
+    let (sequence, prompt) = (engine.open(), text(7, 100));
+    engine.compute(sequence, &prompt);
+    let offers = [tiers.begin_offer(sequence, &prompt, 0).unwrap(), tiers.begin_offer(sequence, &prompt, 0).unwrap()];
+    assert_eq!((offers[0].end_token, offers[1].end_token), (96, 96));
+    assert!(offers[0].num_bytes > 96 * 2 * 2 * (HEADS * DIM * 4) as u64 && offers[0].handle != offers[1].handle);
+    assert_eq!(tiers.offer_info(&offers[0].handle).map(|info| (info.is_ready, info.num_records)).unwrap(), (0, 6));
+    let open = || tiers.stats().map(|s| (s.offers, s.offers_in_progress)).unwrap();
+    assert_eq!((open(), engine.cache.reader().stats().unwrap().holds), ((2, 2), 2));
+    tiers.end_offer(&offers[1].handle).unwrap();
+    assert_eq!((open(), engine.cache.reader().stats().unwrap().holds), ((2, 1), 1));
+    assert!((0..1000).any(|_| tiers.run(Duration::from_millis(1)).unwrap().is_empty() && open().1 == 0), "the offer does not end");
+    assert_eq!((open(), engine.cache.reader().stats().unwrap().holds), ((2, 0), 0));
+    assert!(offers.iter().all(|o| tiers.offer_info(&o.handle).unwrap_err().code == Code::NotFound));
+    assert!(offers.iter().all(|o| tiers.end_offer(&o.handle).unwrap_err().code == Code::NotFound));
+    assert_eq!(tiers.begin_offer(sequence, &prompt, 1).unwrap_err().code, Code::OutOfRange);
+    assert_eq!(tiers.begin_offer(sequence, &prompt[..50], 0).unwrap_err().code, Code::OutOfRange);
+
+    // The null connector has nothing, and is asked.
+    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token };
+    let (other, strange) = (engine.open(), text(8, 100));
+    let fetch = tiers.begin_fetch_from(&peer, other, &strange, Some(Duration::from_secs(5))).unwrap();
+    let ended = (0..1000).find_map(|_| tiers.run(Duration::from_millis(10)).unwrap().first().copied()).unwrap();
+    assert_eq!((ended.fetch, ended.outcome), (fetch, FetchOutcome::Nothing));
+    assert!(tiers.tier_stats(0).unwrap().keys_looked_up > 0);
+    let nowhere = Peer { tier: 1, ..peer };
+    assert_eq!(tiers.begin_fetch_from(&nowhere, other, &strange, None).unwrap_err().code, Code::OutOfRange);
+}
+
+#[test]
+fn offers_need_a_tier_of_peers() {
+    let engine = Engine::new(16);
+    let tiers = engine.tiers(engine.connector("null", ""));
+    let (sequence, prompt) = (engine.open(), text(9, 100));
+    engine.compute(sequence, &prompt);
+    assert_eq!(tiers.begin_offer(sequence, &prompt, 0).unwrap_err().code, Code::FailedPrecondition);
+    let peer = Peer { tier: 0, address: "peer:1", handle: [1; 16], end_token: 96 };
+    assert_eq!(tiers.begin_fetch_from(&peer, engine.open(), &prompt, None).unwrap_err().code, Code::FailedPrecondition);
+}
+
+#[test]
 fn tiers_that_are_refused_come_back() {
     let engine = Engine::new(16);
     let memories = [engine.memory.clone()];
@@ -234,6 +279,8 @@ fn tiers_that_are_refused_come_back() {
     assert_eq!(refused(&memories, &options, vec![]), Code::InvalidArgument);
     assert_eq!(refused(&memories, &TiersOptions { tensor_parallel: &[2, 0], ..options }, tier()), Code::InvalidArgument);
     assert_eq!(refused(&[], &options, tier()), Code::InvalidArgument);
+    let writes = Tier { peers: true, ..Tier::new(engine.connector("null", "")) };
+    assert_eq!(refused(&memories, &options, vec![writes]), Code::InvalidArgument, "peers are stored nothing");
     let strange = Engine::new(32);
     assert_eq!(refused(std::slice::from_ref(&strange.memory), &options, tier()), Code::InvalidArgument);
     let busy = engine.connector("null", "");

@@ -80,7 +80,8 @@ ROW(quire_tiers_create) {
         "options.num_tensor_parallel: 9");
   wrong([](Tiers* t) { t->tier.connector = nullptr; }, QUIRE_INVALID_ARGUMENT, "options.tiers[].connector");
   wrong([](Tiers* t) { t->tier.reasons = 16; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons");
-  wrong([](Tiers* t) { t->tier.flags = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].flags");
+  wrong([](Tiers* t) { t->tier.flags = 2; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].flags");
+  wrong([](Tiers* t) { t->tier.flags = QUIRE_TIER_PEERS; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reasons: 0x1");
   wrong([](Tiers* t) { t->tier.reserved0 = 1; }, QUIRE_INVALID_ARGUMENT, "options.tiers[0].reserved0");
   Rig other;
   tiers.memory = other.memory.get();
@@ -167,6 +168,63 @@ ROW(quire_fetch_begin) {
   const quire_sequence_id sequence = opened(rig);
   EXPECT_WORKS(quire_fetch_begin(made, sequence, kPrompt.data(), 1, 0, &fetch, err));
   call(made, sequence, kPrompt.data(), uint64_t{1}, int64_t{0}, &fetch);
+}
+
+ROW(quire_fetch_begin_peer) {
+  Tiers tiers(rig);
+  tiers.tier.flags = QUIRE_TIER_PEERS;
+  tiers.tier.reasons = 0;
+  quire_fetch_id fetch = 0;
+  quire_peer peer = QUIRE_INIT(quire_peer);
+  peer.address = {"host:1", 6};
+  call.any({"num_symbols"});
+  call.bad("sequence", {0, 77}, QUIRE_NOT_FOUND);
+  call.bad("deadline_ns", {UINT64_MAX, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
+  quire_tiers* const made = tiers.make(rig);
+  const auto begin = [&](const quire_peer& from) {
+    return quire_fetch_begin_peer(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &from, &fetch, err);
+  };
+  quire_peer bad = peer;
+  bad.tier = 1;
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "peer.tier: 1 of 1", begin(bad));
+  bad = peer;
+  bad.address = {nullptr, 0};
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "peer.address", begin(bad));
+  EXPECT_WORKS(begin(peer));
+  const quire_sequence_id sequence = opened(rig);
+  EXPECT_WORKS(quire_fetch_begin_peer(made, sequence, kPrompt.data(), 1, 0, &peer, &fetch, err));
+  call(made, sequence, kPrompt.data(), uint64_t{1}, int64_t{0}, &peer, &fetch);
+}
+
+ROW(quire_offer_begin) {
+  Tiers tiers(rig);
+  tiers.tier.flags = QUIRE_TIER_PEERS;
+  tiers.tier.reasons = 0;
+  quire_offer offer{};
+  call.any({"num_symbols"});
+  call.bad("sequence", {0, 77}, QUIRE_NOT_FOUND);
+  call.bad("tier", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  quire_tiers* const made = tiers.make(rig);
+  EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "0 tokens are committed",
+               quire_offer_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &offer, err));
+  call(made, opened(rig), kPrompt.data(), uint64_t{1}, uint32_t{0}, &offer);
+}
+
+ROW(quire_offer_get_info) {
+  Tiers tiers(rig);
+  quire_tiers* const made = tiers.make(rig);
+  const std::array<uint8_t, 16> handle{};
+  quire_offer_info info = QUIRE_INIT(quire_offer_info);
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "no such offer", quire_offer_get_info(made, handle.data(), &info, err));
+  call(made, handle.data(), &info);
+}
+
+ROW(quire_offer_end) {
+  Tiers tiers(rig);
+  quire_tiers* const made = tiers.make(rig);
+  const std::array<uint8_t, 16> handle{};
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "no such offer", quire_offer_end(made, handle.data(), err));
+  call(made, handle.data());
 }
 
 ROW(quire_fetch_cancel) {

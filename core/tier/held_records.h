@@ -1,0 +1,34 @@
+// Records of blocks that are held: what a record says, but for its checksums, and where its bytes
+// lie.
+#pragma once
+
+#include <quire/hold.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/records/record_header.h"
+#include "core/records/record_runs.h"
+#include "core/tier/tier_plan.h"
+#include "core/tier/tier_state.h"
+
+namespace quire {
+
+// Tokens [first, end) of what a hold has; they lie in one unit.
+struct HeldRange {
+  quire_hold_id hold = 0;
+  uint64_t hold_first = 0;  // token that the hold begins with
+  uint64_t first = 0, end = 0;
+};
+
+// What becomes of blocks that such a record has, and the hold has not.
+enum class Clipping : uint8_t {
+  kRefuse,  // there is no record
+  kHoles    // the record is without them: it has one or two stretches
+};
+
+// False: there is no such record. ids: scratch.
+bool describe_record(const TierState& state, const HeldRange& range, const PrefixNames& names, const TierPart& part, Clipping clipping,
+                     RecordHeader* header, std::vector<PayloadRun>* runs, std::vector<int32_t>* ids);
+
+}  // namespace quire
