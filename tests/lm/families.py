@@ -24,6 +24,11 @@ class Family:
     common: dict = dataclasses.field(default_factory=lambda: {**COMMON, **ATTENTION})
 
     @property
+    def routed(self):
+        """Experts are chosen."""
+        return any('experts' in field for field in self.fields)
+
+    @property
     def model_class(self):
         return getattr(transformers, self.model)
 
@@ -46,6 +51,11 @@ def around(centre, spread):
 
 # The first pattern that is in a name decides. Queries and keys are large, so that attention is far from a mean and early tokens matter.
 RULES = (
+    (r'A_log$', around(-2.5, 0.7)),          # states decay so slowly that token 0 still counts
+    (r'dt_bias$|dt_proj\.bias$', around(-1.0, 0.4)),
+    (r'(^|\.)D$', around(1.0, 0.3)),
+    (r'conv1?d?\.weight$', gain(1.4)),
+    (r'sinks$', around(0.5, 1.0)),
     (r'norm.*weight$', around(1.0, 0.2)),
     (r'(q|k)_proj\.weight$', gain(2.0)),
     (r'embed', around(0.0, 1.0)),
@@ -69,6 +79,25 @@ def scaled(factor):
     return lambda tensor: tensor * factor
 
 
+def only_last_tap(tensor):
+    """A convolution that sees its own token only."""
+    out = torch.zeros_like(tensor)
+    out[..., -1] = tensor[..., -1]
+    return out
+
+
+def half_zero(tensor):
+    """The second half of each head's outputs is its gate: sigmoid(0) for all."""
+    out = tensor.clone().unflatten(0, (ATTENTION['num_attention_heads'], 2, -1))
+    out[:, 1] = 0
+    return out.flatten(0, 2)
+
+
+LAST_TAP = {'weights': (('conv1d.weight', only_last_tap),)}
+DELTA = {'linear_num_key_heads': 2, 'linear_num_value_heads': 4, 'linear_key_head_dim': 16, 'linear_value_head_dim': 16,
+         'linear_conv_kernel_dim': 4}
+MAMBA2 = {'mamba_n_heads': 4, 'mamba_d_head': 16, 'mamba_n_groups': 2, 'mamba_d_state': 16, 'mamba_d_conv': 4, 'mamba_expand': 2,
+          'mamba_chunk_size': 16}
 ROWS = (
     Family('llama', 'LlamaForCausalLM', 'LlamaConfig',
            'full attention with grouped queries; rope scaled as in Llama 3.1; head of its own',
@@ -102,6 +131,55 @@ ROWS = (
                                                                'sliding_attention': {'rope_type': 'default', 'rope_theta': 1e5}}}},
             'norm of keys': {'weights': (('k_norm', 0.0),)}},
            ((r'(q|k)_norm', around(0.6, 0.4)), *ZERO_CENTRED, (r'embed', around(0.0, 0.35)))),
+    Family('gpt_oss', 'GptOssForCausalLM', 'GptOssConfig',
+           'windows and full attention in turn with sinks as logits, biases, MoE with clamped gates, YaRN',
+           {'num_hidden_layers': 2, 'intermediate_size': 32, 'num_local_experts': 4, 'num_experts_per_tok': 2, 'sliding_window': 20,
+            'swiglu_limit': 1.5, 'layer_types': ['sliding_attention', 'full_attention'],
+            'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 150000.0, 'factor': 8.0, 'beta_fast': 32.0, 'beta_slow': 1.0,
+                                'truncate': False, 'original_max_position_embeddings': 32}},
+           {'sinks': {'weights': (('sinks', -1e4),)}, 'window': {'config': {'sliding_window': 256}},
+            'bias of attention': {'weights': (('proj.bias', 0.0),)}, 'bias of the router': {'weights': (('router.bias', 0.0),)},
+            'bias of experts': {'weights': (('_proj_bias', 0.0),)}, 'limit of gates': {'config': {'swiglu_limit': 7.0}},
+            'rope scaling': {'config': {'rope_parameters': {'rope_type': 'default', 'rope_theta': 150000.0}}}}),
+    Family('qwen3_next', 'Qwen3NextForCausalLM', 'Qwen3NextConfig',
+           'gated delta nets, attention with a gate and rope of a quarter, MoE with a gated shared expert',
+           {'num_hidden_layers': 3, 'layer_types': ['linear_attention', 'full_attention', 'linear_attention'], **DELTA,
+            'num_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 16, 'shared_expert_intermediate_size': 16,
+            'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.25}},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)},
+            'partial rope': {'config': {'rope_parameters': {'rope_type': 'default', 'rope_theta': 1e4, 'partial_rotary_factor': 1.0}}},
+            'gate of attention': {'weights': (('q_proj', half_zero),)},
+            'shared expert': {'weights': (('shared_expert.down', 0.0),)}, 'gate of the shared expert': {'weights': (('shared_expert_gate', 0.0),)}},
+           ((r'linear_attn\.norm', around(1.0, 0.2)), *ZERO_CENTRED)),
+    Family('bamba', 'BambaForCausalLM', 'BambaConfig',
+           'Mamba-2 with groups and bounds of the time step, attention with rope of a half',
+           {'num_hidden_layers': 3, 'attn_layer_indices': [1], 'intermediate_size': 64, **MAMBA2, 'time_step_limit': (0.05, 0.6),
+            'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}},
+           {'convolution': LAST_TAP, 'bias of the convolution': {'weights': (('conv1d.bias', 0.0),)}, 'decay': {'weights': (('A_log', -30.0),)},
+            'skip': {'weights': (('mamba.D', 0.0),)}, 'bounds of the time step': {'config': {'time_step_limit': (0.0, 100.0)}},
+            'bias of the time step': {'weights': (('dt_bias', 0.0),)}}),
+    Family('deepseek_v3', 'DeepseekV3ForCausalLM', 'DeepseekV3Config',
+           'MLA with low-rank queries and interleaved rope under YaRN; one dense layer, then experts in groups, sigmoid scores and a bias',
+           {'num_hidden_layers': 3, 'intermediate_size': 32, 'moe_intermediate_size': 16, 'n_routed_experts': 8, 'n_shared_experts': 1,
+            'n_group': 4, 'topk_group': 2, 'num_experts_per_tok': 3, 'first_k_dense_replace': 1, 'routed_scaling_factor': 2.5,
+            'kv_lora_rank': 32, 'q_lora_rank': 24, 'qk_rope_head_dim': 16, 'qk_nope_head_dim': 16, 'v_head_dim': 16,
+            'num_key_value_heads': 4, 'num_mtp_layers': 0,
+            'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 10000.0, 'factor': 8.0, 'beta_fast': 32.0, 'beta_slow': 1.0,
+                                'mscale': 1.0, 'mscale_all_dim': 1.0, 'original_max_position_embeddings': 32}},
+           {'rope scaling': {'config': {'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}}},
+            'order of rope': {'config': {'rope_interleave': False}}, 'bias of the router': {'weights': (('e_score_correction_bias', 0.0),)},
+            'groups of experts': {'config': {'n_group': 1, 'topk_group': 1}}, 'scale of experts': {'config': {'routed_scaling_factor': 1.0}},
+            'norm of latent rows': {'weights': (('kv_a_layernorm', 1.0),)}},
+           ((r'(q_b|kv_a)', gain(1.6)),), common=dict(COMMON, num_attention_heads=4, max_position_embeddings=256)),
+    Family('jamba', 'JambaForCausalLM', 'JambaConfig',
+           'Mamba-1 with norms of its projections, attention without positions, experts in every other layer',
+           {'num_hidden_layers': 4, 'attn_layer_period': 3, 'attn_layer_offset': 1, 'expert_layer_period': 2, 'expert_layer_offset': 1,
+            'num_experts': 4, 'num_experts_per_tok': 2, 'intermediate_size': 24, 'mamba_d_state': 8, 'mamba_d_conv': 4, 'mamba_expand': 2,
+            'mamba_dt_rank': 4, 'use_mamba_kernels': False},
+           {'convolution': LAST_TAP, 'bias of the convolution': {'weights': (('conv1d.bias', 0.0),)}, 'decay': {'weights': (('A_log', -30.0),)},
+            'skip': {'weights': (('mamba.D', 0.0),)}, 'bias of the time step': {'weights': (('dt_proj.bias', 0.0),)},
+            'norm of b': {'weights': (('b_layernorm', 1.0),)}},
+           common=dict(COMMON, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)),
 )
 TABLE = {family.name: family for family in ROWS}
 
