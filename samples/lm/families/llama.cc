@@ -4,8 +4,8 @@
 //   per layer:  x += o(attention(rope(q(norm(x))), rope(k(norm(x))), v(norm(x))))
 //               x += down(silu(gate(norm(x))) * up(norm(x)))
 //   logits = head(norm(x))
-#include "self_attention.h"
 #include "family.h"
+#include "self_attention.h"
 
 namespace lm {
 namespace {
