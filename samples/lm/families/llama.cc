@@ -18,7 +18,7 @@ class Llama : public Decoder {
     if (type == "qwen2") shape.qkv_bias = Bias::kYes;
     const Bias mlp_bias = config_.flag("mlp_bias", false) ? Bias::kYes : Bias::kNo;
     rope_ = Rope(config_, shape.head_dim);
-    const Weights model = weights.at("model");
+    const Weights model = weights.at(prefix_);
     for (int64_t i = 0; i < num_layers_; ++i) {
       const Weights w = model.at("layers").at(i);
       Layer& layer = layers_.emplace_back();
