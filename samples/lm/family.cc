@@ -16,7 +16,7 @@ const std::vector<FamilyRow>& table() {
   static const std::vector<FamilyRow> rows = {
       {"gemma", make_gemma},       {"gemma2", make_gemma}, {"gemma3", make_gemma, kPictures},
       {"gemma3_text", make_gemma}, {"llama", make_llama},  {"mistral", make_llama},
-      {"qwen2", make_llama},       {"qwen3", make_llama},
+      {"qwen2", make_llama},       {"qwen3", make_llama},  {"qwen3_moe", make_llama},
   };
   return rows;
 }
