@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lm_error.h"
+#include "threads.h"
 
 namespace lm {
 namespace {
@@ -57,6 +58,7 @@ Session::Session(const GenerateOptions& options)
 }
 
 void Session::allocate(StatusLine& status) {
+  set_threads(options_.kv.threads);
   const auto progress = [&](size_t done, size_t all) { status.show_loading(done, all); };
   kv_->allocate();
   stepper_ = std::make_unique<Stepper>(*kv_, *model_.family);
