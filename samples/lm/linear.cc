@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "lm_error.h"
-#include "threads.h"
+#include "lm_threads.h"
 
 namespace lm {
 namespace {

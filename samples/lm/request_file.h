@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "session.h"
+#include "lm_session.h"
 
 namespace lm {
 

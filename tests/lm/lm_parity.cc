@@ -5,7 +5,7 @@
 
 #include "lm_bench.h"
 #include "lm_error.h"
-#include "threads.h"
+#include "lm_threads.h"
 
 namespace lm_parity {
 namespace {

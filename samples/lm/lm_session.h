@@ -1,4 +1,4 @@
-// session.h: a model that is open, and what a user asks of it.
+// lm_session.h: a model that is open, and what a user asks of it.
 #pragma once
 
 #include <memory>

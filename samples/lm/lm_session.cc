@@ -1,9 +1,9 @@
-#include "session.h"
+#include "lm_session.h"
 
 #include <algorithm>
 
 #include "lm_error.h"
-#include "threads.h"
+#include "lm_threads.h"
 
 namespace lm {
 namespace {

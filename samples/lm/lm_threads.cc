@@ -1,4 +1,4 @@
-#include "threads.h"
+#include "lm_threads.h"
 
 #include <omp.h>
 #include <sched.h>
