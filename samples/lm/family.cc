@@ -13,6 +13,7 @@ const std::vector<FamilyRow>& table() {
       {"mistral", make_llama},
       {"qwen2", make_llama},
       {"qwen3", make_llama},
+      {"gpt_oss", make_gpt_oss},
   };
   return rows;
 }
