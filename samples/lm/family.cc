@@ -9,11 +9,8 @@ namespace {
 
 const std::vector<FamilyRow>& table() {
   static const std::vector<FamilyRow> rows = {
-      {"llama", make_llama},
-      {"mistral", make_llama},
-      {"qwen2", make_llama},
-      {"qwen3", make_llama},
-      {"gpt_oss", make_gpt_oss},
+      {"llama", make_llama}, {"mistral", make_llama},   {"qwen2", make_llama},
+      {"qwen3", make_llama}, {"gpt_oss", make_gpt_oss},
   };
   return rows;
 }
