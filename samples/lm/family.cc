@@ -9,8 +9,16 @@ namespace {
 
 const std::vector<FamilyRow>& table() {
   static const std::vector<FamilyRow> rows = {
-      {"llama", make_llama}, {"mistral", make_llama},   {"qwen2", make_llama},
-      {"qwen3", make_llama}, {"gpt_oss", make_gpt_oss},
+      {"llama", make_llama},
+      {"mistral", make_llama},
+      {"qwen2", make_llama},
+      {"qwen3", make_llama},
+      {"gpt_oss", make_gpt_oss},
+      {"qwen3_next", make_qwen3_next, {"mtp."}},
+      {"qwen3_5", make_qwen3_next, {"mtp.", "model.visual."}},
+      {"qwen3_5_text", make_qwen3_next, {"mtp."}},
+      {"qwen3_5_moe", make_qwen3_next, {"mtp.", "model.visual."}},
+      {"qwen3_5_moe_text", make_qwen3_next, {"mtp."}},
   };
   return rows;
 }
