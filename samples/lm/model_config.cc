@@ -155,6 +155,15 @@ ModelConfig ModelConfig::decoder() const {
   return has("text_config") ? object("text_config") : *this;
 }
 
+ModelConfig ModelConfig::with_defaults(std::string_view defaults) const {
+  auto merged = std::make_shared<json>(json::parse(defaults));
+  for (const auto& [field, value] : at_->items()) {
+    if (!value.is_null()) (*merged)[field] = value;
+  }
+  const json* at = merged.get();
+  return {std::move(merged), at, name_};
+}
+
 std::string ModelConfig::dump() const { return at_ == nullptr ? "{}" : at_->dump(); }
 
 std::string ModelConfig::dump_with_dtype(std::string_view dtype) const {

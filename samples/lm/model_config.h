@@ -38,6 +38,8 @@ class ModelConfig {
 
   // The object that describes the decoder: text_config if there is one, otherwise all.
   ModelConfig decoder() const;
+  // The same with fields that it leaves out; defaults: the text of a JSON object.
+  ModelConfig with_defaults(std::string_view defaults) const;
   std::string dump() const;
   // The same text with this dtype in every place that states one.
   std::string dump_with_dtype(std::string_view dtype) const;

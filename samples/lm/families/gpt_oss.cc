@@ -10,6 +10,7 @@
 // A sink is a logit per head that takes part in the softmax and has no value.
 #include <algorithm>
 
+#include "experts.h"
 #include "family.h"
 #include "self_attention.h"
 
@@ -22,12 +23,11 @@ class GptOss : public Decoder {
     AttentionShape shape = AttentionShape::of(config_);
     rope_ = Rope(config_, shape.head_dim);
     inner_ = config_.size("intermediate_size");
-    num_experts_ = config_.size("num_local_experts");
-    chosen_ = config_.size("num_experts_per_tok");
-    if (chosen_ > num_experts_) config_.fail("num_experts_per_tok", "more than num_local_experts");
+    num_experts_ = num_experts_of(config_);
+    chosen_ = num_chosen_of(config_, num_experts_);
     limit_ = config_.number("swiglu_limit", 7.0F);
     alpha_ = config_.number("swiglu_alpha", 1.702F);
-    const Weights model = weights.at("model");
+    const Weights model = weights.at(prefix_);
     for (int64_t i = 0; i < num_layers_; ++i) {
       const Weights w = model.at("layers").at(i);
       Layer& layer = layers_.emplace_back();

@@ -79,9 +79,7 @@ class Qwen3Next : public Decoder {
     const float part =
         rope.number("partial_rotary_factor", config_.number("partial_rotary_factor", 0.25F));
     rope_ = Rope(config_, static_cast<int64_t>(static_cast<float>(shape.head_dim) * part));
-    chosen_ = config_.integer("num_experts_per_tok", 0);
-    normalise_ = config_.flag("norm_topk_prob", true);
-    const Weights model = weights.at("model");
+    const Weights model = weights.at(prefix_);
     for (int64_t i = 0; i < num_layers_; ++i) {
       const Weights w = model.at("layers").at(i);
       Layer& layer = layers_.emplace_back();
@@ -122,7 +120,6 @@ class Qwen3Next : public Decoder {
     GatedAttention attention;
     RmsNorm post_norm;
     GatedMlp mlp;  // of the layer, or the shared expert
-    Linear router;
     Linear shared_gate;
     Experts experts;
   };
@@ -145,34 +142,25 @@ class Qwen3Next : public Decoder {
   }
 
   void add_experts(Layer& layer, const Weights& w) const {
-    const std::string act = config_.text("hidden_act");
-    const int64_t count = config_.size("num_experts");
-    if (chosen_ < 1 || chosen_ > count)
-      config_.fail("num_experts_per_tok", "must be from 1 to num_experts");
-    layer.router = w.linear("gate", hidden_, count);
-    layer.experts =
-        Experts(w.at("experts"), {count, hidden_, config_.size("moe_intermediate_size"), act});
-    layer.mlp = GatedMlp(w.at("shared_expert"), hidden_,
-                         config_.size("shared_expert_intermediate_size"), act);
+    // Qwen3.5 always normalises the shares and leaves the field out.
+    layer.experts = Experts(config_.with_defaults(R"({"norm_topk_prob": true})"), w, hidden_);
+    layer.mlp =
+        GatedMlp(w.at("shared_expert"), hidden_, config_.size("shared_expert_intermediate_size"),
+                 config_.text("hidden_act"));
     layer.shared_gate = w.linear("shared_expert_gate", hidden_, 1);
   }
 
-  Matrix experts(const Layer& layer, const Matrix& x) const {
-    const Matrix scores = layer.router(x);
+  static Matrix experts(const Layer& layer, const Matrix& x) {
     const Matrix gate = layer.shared_gate(x);
     Matrix sum = layer.mlp(x);
-    std::vector<Choice> choices;
     for (int64_t r = 0; r < x.rows; ++r) {
-      choices.push_back(choose_softmax(scores.row(r), chosen_, normalise_));
       for (float& v : sum.row(r)) v *= sigmoid(gate[r][0]);
     }
-    add(sum, layer.experts(x, choices));
+    add(sum, layer.experts(x));
     return sum;
   }
 
   Rope rope_;
-  int64_t chosen_ = 0;
-  bool normalise_ = true;
   std::vector<Layer> layers_;
   RmsNorm norm_;
 };
