@@ -36,6 +36,7 @@ const std::vector<FamilyRow>& table() {
       {"qwen3_5_text", make_qwen3_next, kDrafts},
       {"qwen3_5_moe", make_qwen3_next, kPictures},
       {"qwen3_5_moe_text", make_qwen3_next, kDrafts},
+      {"lara_mini", make_lara_mini},
       {"deepseek_v3", make_deepseek_v3},
       {"llama4", make_llama4, kPictures},
       {"llama4_text", make_llama4},
