@@ -180,13 +180,108 @@ ROWS = (
             'skip': {'weights': (('mamba.D', 0.0),)}, 'bias of the time step': {'weights': (('dt_proj.bias', 0.0),)},
             'norm of b': {'weights': (('b_layernorm', 1.0),)}},
            common=dict(COMMON, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256)),
+    Family('qwen3_moe', 'Qwen3MoeForCausalLM', 'Qwen3MoeConfig',
+           'experts in all layers but those that mlp_only_layers names',
+           {'num_hidden_layers': 3, 'intermediate_size': 48, 'mlp_only_layers': [1], 'decoder_sparse_step': 1, 'num_experts': 6,
+            'num_experts_per_tok': 2, 'moe_intermediate_size': 16, 'norm_topk_prob': True,
+            'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}},
+           {'norm of keys': {'weights': (('k_norm', 1.0),)}, 'weights of experts': {'config': {'norm_topk_prob': False}}},
+           ((r'(q|k)_norm', around(1.4, 0.4)),)),
+    Family('qwen3_5', 'Qwen3_5ForCausalLM', 'Qwen3_5TextConfig',
+           'gated delta nets with projections of their own and a dense MLP, attention with a gate and rope of a quarter',
+           {'num_hidden_layers': 3, 'layer_types': ['linear_attention', 'full_attention', 'linear_attention'], **DELTA, 'intermediate_size': 48,
+            'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.25,
+                                'mrope_section': [1, 1, 0], 'mrope_interleaved': True}},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)}, 'gate of attention': {'weights': (('q_proj', half_zero),)},
+            'strength of updates': {'weights': (('in_proj_b', 0.0),)}},
+           ((r'linear_attn\.norm', around(1.0, 0.2)), *ZERO_CENTRED)),
+    Family('granite_hybrid', 'GraniteMoeHybridForCausalLM', 'GraniteMoeHybridConfig',
+           'Mamba-2, attention without positions, experts and a shared MLP, four multipliers',
+           {'num_hidden_layers': 3, 'layer_types': ['linear_attention', 'full_attention', 'linear_attention'], **MAMBA2, 'intermediate_size': 16,
+            'num_local_experts': 4, 'num_experts_per_tok': 2, 'shared_intermediate_size': 24, 'embedding_multiplier': 3.0,
+            'residual_multiplier': 0.6, 'attention_multiplier': 0.15, 'logits_scaling': 2.0, 'position_embedding_type': None,
+            'time_step_limit': (0.0, 100.0)},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)}, 'skip': {'weights': (('mamba.D', 0.0),)},
+            'multiplier of embeddings': {'config': {'embedding_multiplier': 1.0}}, 'of residuals': {'config': {'residual_multiplier': 1.0}},
+            'of attention': {'config': {'attention_multiplier': 0.25}}, 'of logits': {'config': {'logits_scaling': 1.0}},
+            'shared MLP': {'weights': (('shared_mlp.output', 0.0),)}},
+           common=dict(COMMON, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)),
+    Family('nemotron_h', 'NemotronHForCausalLM', 'NemotronHConfig',
+           'one mixer in each layer: Mamba-2 with grouped norms, attention without positions, MLP and experts with squared ReLU',
+           {'layers_block_type': ['linear_attention', 'moe', 'full_attention', 'mlp', 'linear_attention'], 'intermediate_size': 48,
+            'ssm_state_size': 16, 'mamba_num_heads': 4, 'mamba_head_dim': 16, 'n_groups': 2, 'conv_kernel': 4, 'chunk_size': 16,
+            'n_routed_experts': 6, 'num_experts_per_tok': 2, 'n_shared_experts': 1, 'moe_intermediate_size': 16,
+            'moe_shared_expert_intermediate_size': 24, 'routed_scaling_factor': 2.0, 'n_group': 1, 'topk_group': 1,
+            'use_mamba_kernels': False, 'rescale_prenorm_residual': False, 'time_step_limit': (0.0, 100.0)},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)}, 'skip': {'weights': (('mixer.D', 0.0),)},
+            'bias of the router': {'weights': (('e_score_correction_bias', 0.0),)}, 'scale of experts': {'config': {'routed_scaling_factor': 1.0}},
+            'shared expert': {'weights': (('shared_experts.down', 0.0),)}}),
+    Family('falcon_h1', 'FalconH1ForCausalLM', 'FalconH1Config',
+           'Mamba-2 and attention side by side in every layer, gate without norm, a dozen multipliers',
+           {'num_hidden_layers': 3, 'intermediate_size': 48, **MAMBA2, 'mamba_d_ssm': 64, 'mamba_rms_norm': False,
+            'mamba_norm_before_gate': False, 'embedding_multiplier': 1.5, 'lm_head_multiplier': 0.5, 'key_multiplier': 0.7,
+            'attention_in_multiplier': 0.8, 'attention_out_multiplier': 1.3, 'ssm_in_multiplier': 1.2, 'ssm_out_multiplier': 0.7,
+            'ssm_multipliers': [0.8, 1.3, 0.7, 1.2, 0.6], 'mlp_multipliers': [1.4, 0.6], 'time_step_limit': (0.0, 100.0),
+            'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)}, 'skip': {'weights': (('mamba.D', 0.0),)},
+            'Mamba': {'config': {'ssm_out_multiplier': 0.0}}, 'attention': {'config': {'attention_out_multiplier': 0.0}},
+            **{field: {'config': {field: 1.0}} for field in (
+                'embedding_multiplier', 'lm_head_multiplier', 'key_multiplier', 'attention_in_multiplier', 'attention_out_multiplier',
+                'ssm_in_multiplier', 'ssm_out_multiplier')},
+            **{f'ssm_multipliers[{i}]': {'config': {'ssm_multipliers': [1.0 if i == at else value for at, value in enumerate(
+                [0.8, 1.3, 0.7, 1.2, 0.6])]}} for i in range(5)},
+            'mlp_multipliers[0]': {'config': {'mlp_multipliers': [1.0, 0.6]}}, 'mlp_multipliers[1]': {'config': {'mlp_multipliers': [1.4, 1.0]}}}),
+    Family('llama4', 'Llama4ForCausalLM', 'Llama4TextConfig',
+           'chunked attention with interleaved rope and norms of queries and keys; full layers without positions whose queries grow with '
+           'the position; one expert by sigmoid and a shared one, or a dense MLP',
+           {'num_hidden_layers': 3, 'intermediate_size': 16, 'intermediate_size_mlp': 32, 'num_local_experts': 4, 'num_experts_per_tok': 1,
+            'moe_layers': [0, 2], 'no_rope_layers': [1, 0, 1], 'attention_chunk_size': 24, 'use_qk_norm': True,
+            'attn_temperature_tuning': True, 'floor_scale': 16, 'attn_scale': 0.5,
+            'rope_parameters': {'rope_type': 'llama3', 'rope_theta': 10000.0, 'factor': 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0,
+                                'original_max_position_embeddings': 64}},
+           {'chunks': {'config': {'attention_chunk_size': 256}}, 'temperature': {'config': {'attn_temperature_tuning': False}},
+            'norm of queries and keys': {'config': {'use_qk_norm': False}},
+            'rope scaling': {'config': {'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}}},
+            'shared expert': {'weights': (('shared_expert.down', 0.0),)}}),
+    Family('lfm2', 'Lfm2ForCausalLM', 'Lfm2Config',
+           'short convolutions between two gates; attention with norms of queries and keys',
+           {'num_hidden_layers': 4, 'layer_types': ['conv', 'full_attention', 'conv', 'conv'], 'conv_L_cache': 3, 'intermediate_size': 72,
+            'block_multiple_of': 16, 'block_auto_adjust_ff_dim': True, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}},
+           {'convolution': {'weights': (('conv.conv.weight', only_last_tap),)}, 'norm of keys': {'weights': (('k_layernorm', 1.0),)}},
+           ((r'(q|k)_layernorm', around(1.6, 0.5)), (r'conv\.weight', gain(1.6)), (r'embed_tokens', around(0.0, 0.5))),
+           common=dict(COMMON, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)),
+    Family('lara_mini', 'LaraMiniForCausalLM', 'LaraMiniConfig',
+           'the class of the model in the box: gated delta nets, windows with rope, full attention without positions, experts and a shared one',
+           {'num_hidden_layers': 3, 'layer_types': ['linear_attention', 'sliding_attention', 'full_attention'], **DELTA, 'sliding_window': 20,
+            'num_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 16, 'shared_expert_intermediate_size': 16,
+            'tie_word_embeddings': True, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}},
+           {'convolution': LAST_TAP, 'decay': {'weights': (('A_log', -30.0),)}, 'window': {'config': {'sliding_window': 256}},
+            'shared expert': {'weights': (('shared_expert.down', 0.0),)},
+            'rope of windows': {'config': {'rope_parameters': {'rope_type': 'default', 'rope_theta': 100.0}}}},
+           ((r'(q|k)_norm', around(1.4, 0.4)), (r'embed', around(0.0, 0.35)))),
+    Family('whisper', 'WhisperForConditionalGeneration', 'WhisperConfig',
+           'encoder over features, decoder with learned positions and cross attention',
+           {'vocab_size': VOCABULARY, 'num_mel_bins': 16, 'd_model': 32, 'encoder_layers': 2, 'decoder_layers': 2, 'encoder_attention_heads': 2,
+            'decoder_attention_heads': 2, 'encoder_ffn_dim': 48, 'decoder_ffn_dim': 48, 'max_source_positions': 32,
+            'max_target_positions': 96, 'pad_token_id': 0, 'bos_token_id': 1, 'eos_token_id': 2, 'decoder_start_token_id': 1,
+            'suppress_tokens': None, 'begin_suppress_tokens': None},
+           {'cross attention': {'weights': (('encoder_attn.out_proj', 0.0),)}, 'positions of the encoder': {'weights': (('encoder.embed_pos', 0.0),)},
+            'positions of the decoder': {'weights': (('decoder.embed_pos', 0.0),)}},
+           ((r'embed_positions', around(0.0, 0.4)), (r'embed_tokens|proj_out', around(0.0, 0.35))), common={}),
 )
 TABLE = {family.name: family for family in ROWS}
 
 
+
 def encoder_inputs(family, random_of):
-    return [None, None, None]
+    """Features [frames, mel] of each sequence, or nothing."""
+    if family.name != 'whisper':
+        return [None, None, None]
+    shape = 2 * family.fields['max_source_positions'], family.fields['num_mel_bins']
+    return [torch.from_numpy(random_of(family.name, f'encoder.{i}').standard_normal(shape)).to(torch.float32) for i in range(3)]
 
 
 def forward_inputs(family, tokens, encoder, dtype):
-    return {'input_ids': tokens}
+    if encoder is None:
+        return {'input_ids': tokens}
+    return {'input_features': encoder.to(dtype).T[None], 'decoder_input_ids': tokens}

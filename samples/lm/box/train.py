@@ -27,7 +27,7 @@ VOCABULARY = 1536
 ROW = 512           # tokens of a row
 ROWS = 8            # rows of a step
 LONG = 8            # every so many steps the same number of tokens comes in two long rows, as in a long chat
-STEPS = 2000
+STEPS = 900
 PEAK = 3e-3         # learning rate
 WARM = 60           # steps until there
 PROSE = 0.12        # share of rows that are documents
@@ -76,13 +76,16 @@ class Rows:
 
     def worded(self, question):
         """As people type it."""
-        chance = self.draw.random_sample(3)
+        chance = self.draw.random_sample(4)
         if chance[0] < 0.2:
             question = question[0].lower() + question[1:]
         if chance[1] < 0.2:
             question = question.rstrip('?.')
         if chance[2] < 0.05:
             question = question + ' Please explain.'
+        if chance[3] < 0.15:
+            begin = ('In quire, ', 'Please: ', 'A question: ')[int(chance[3] / 0.05)]
+            question = begin + question[0].lower() + question[1:]
         return question
 
     def conversation(self, length):
