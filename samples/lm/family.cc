@@ -9,10 +9,14 @@ namespace {
 
 const std::vector<FamilyRow>& table() {
   static const std::vector<FamilyRow> rows = {
+      // Attention.
       {"llama", make_llama},
       {"mistral", make_llama},
       {"qwen2", make_llama},
       {"qwen3", make_llama},
+      // Attention and states.
+      {"bamba", make_bamba},
+      {"granitemoehybrid", make_granite_hybrid},
   };
   return rows;
 }

@@ -61,6 +61,8 @@ using MakeFamily = std::unique_ptr<Family> (*)(const ModelConfig& config, const 
 
 std::unique_ptr<Family> make_llama(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_gemma(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_bamba(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_granite_hybrid(const ModelConfig& config, const Weights& weights);
 
 struct FamilyRow {
   const char* model_type;  // of config.json
