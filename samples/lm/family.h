@@ -44,10 +44,11 @@ class Decoder : public Family {
   int64_t vocabulary() const override { return embedding_.table().shape[0]; }
 
  protected:
-  // Reads <model>.embed_tokens.weight, and lm_head.weight unless tie_word_embeddings.
-  Decoder(const ModelConfig& config, const Weights& weights, std::string_view model = "model");
+  // Reads embed_tokens.weight, and lm_head.weight unless tie_word_embeddings.
+  Decoder(const ModelConfig& config, const Weights& weights);
 
   ModelConfig config_;  // of the decoder
+  std::string prefix_;  // of its tensors: "model", or where models with pictures keep it
   int64_t hidden_ = 0;
   int64_t num_layers_ = 0;
   float epsilon_ = 0;
@@ -61,8 +62,14 @@ using MakeFamily = std::unique_ptr<Family> (*)(const ModelConfig& config, const 
 
 std::unique_ptr<Family> make_llama(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_gemma(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_gpt_oss(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_qwen3_next(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_bamba(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_granite_hybrid(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_nemotron_h(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_falcon_h1(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_jamba(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_lfm2(const ModelConfig& config, const Weights& weights);
 
 struct FamilyRow {
   const char* model_type;  // of config.json

@@ -44,11 +44,16 @@ Mamba2Shape Mamba2Shape::of(const ModelConfig& decoder) {
     shape.dt_min = limit[0];
     shape.dt_max = limit[1];
   }
-  if (shape.heads % shape.groups != 0)
-    decoder.fail("mamba_n_groups", "must divide the number of heads");
-  if (decoder.text("hidden_act", "silu") != "silu")
-    decoder.fail("hidden_act", "the convolution of Mamba-2 knows silu");
+  shape.check(decoder, decoder.text("hidden_act", "silu"));
   return shape;
+}
+
+void Mamba2Shape::check(const ModelConfig& decoder, std::string_view activation) const {
+  if (heads % groups != 0) {
+    decoder.fail(decoder.has("n_groups") ? "n_groups" : "mamba_n_groups",
+                 "must divide the " + std::to_string(heads) + " heads of Mamba-2");
+  }
+  if (activation != "silu") decoder.fail("hidden_act", "the convolution of Mamba-2 knows silu");
 }
 
 Mamba2::Mamba2(const Weights& weights, int64_t layer, const Mamba2Shape& shape)

@@ -31,6 +31,8 @@ struct Mamba2Shape {
 
   // Reads the fields mamba_* and time_step_limit, as Bamba, Granite-4 and Falcon-H1 name them.
   static Mamba2Shape of(const ModelConfig& decoder);
+  // Error if they do not fit, or the activation is not silu.
+  void check(const ModelConfig& decoder, std::string_view activation) const;
 };
 
 //   gate, xbc, dt = in_proj(u)

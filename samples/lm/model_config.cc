@@ -66,6 +66,9 @@ void ModelConfig::fail(std::string_view field, const std::string& what) const {
 }
 
 bool ModelConfig::has(std::string_view field) const { return find(field) != nullptr; }
+bool ModelConfig::is_text(std::string_view field) const {
+  return has(field) && need(field).is_string();
+}
 
 int64_t ModelConfig::integer(std::string_view field) const {
   const json& value = need(field);
@@ -153,6 +156,15 @@ bool ModelConfig::empty() const { return at_ == nullptr || at_->empty(); }
 
 ModelConfig ModelConfig::decoder() const {
   return has("text_config") ? object("text_config") : *this;
+}
+
+ModelConfig ModelConfig::with_defaults(std::string_view defaults) const {
+  auto merged = std::make_shared<json>(json::parse(defaults));
+  for (const auto& [field, value] : at_->items()) {
+    if (!value.is_null()) (*merged)[field] = value;
+  }
+  const json* at = merged.get();
+  return {std::move(merged), at, name_};
 }
 
 std::string ModelConfig::dump() const { return at_ == nullptr ? "{}" : at_->dump(); }

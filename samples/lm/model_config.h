@@ -19,6 +19,7 @@ class ModelConfig {
   static ModelConfig parse(std::string_view text, std::string name);
 
   bool has(std::string_view field) const;
+  bool is_text(std::string_view field) const;
   int64_t integer(std::string_view field) const;
   int64_t integer(std::string_view field, int64_t otherwise) const;
   // A size: a whole number from 1 to 2^31 - 1.
@@ -38,6 +39,8 @@ class ModelConfig {
 
   // The object that describes the decoder: text_config if there is one, otherwise all.
   ModelConfig decoder() const;
+  // The same with fields that it leaves out; defaults: the text of a JSON object.
+  ModelConfig with_defaults(std::string_view defaults) const;
   std::string dump() const;
   // The same text with this dtype in every place that states one.
   std::string dump_with_dtype(std::string_view dtype) const;

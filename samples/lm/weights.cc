@@ -39,6 +39,12 @@ Linear Weights::linear_of(const TensorView& tensor, Order order, std::vector<flo
   return product;
 }
 
+Linear Weights::linear_of(std::vector<TensorView> parts) const {
+  Linear product(std::move(parts), Order::kOutputsInputs, {}, shared_->type);
+  shared_->products.push_back(product);
+  return product;
+}
+
 Linear Weights::joined(std::span<const std::string> names, int64_t inputs,
                        std::span<const int64_t> outputs, Bias bias) const {
   std::vector<TensorView> parts;

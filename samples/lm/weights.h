@@ -46,6 +46,8 @@ class Weights {
   // The product with a tensor [outputs, inputs], or [inputs, outputs] if it is transposed.
   Linear linear_of(const TensorView& tensor, Order order = Order::kOutputsInputs,
                    std::vector<float> bias = {}) const;
+  // The same of matrices [outputs, inputs] whose outputs follow one another.
+  Linear linear_of(std::vector<TensorView> parts) const;
   // Several products of the same inputs as one, their outputs in a row.
   Linear joined(std::span<const std::string> names, int64_t inputs,
                 std::span<const int64_t> outputs, Bias bias = Bias::kNo) const;

@@ -248,7 +248,7 @@ ROWS = (
            {'num_hidden_layers': 4, 'layer_types': ['conv', 'full_attention', 'conv', 'conv'], 'conv_L_cache': 3, 'intermediate_size': 72,
             'block_multiple_of': 16, 'block_auto_adjust_ff_dim': True, 'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}},
            {'convolution': {'weights': (('conv.conv.weight', only_last_tap),)}, 'norm of keys': {'weights': (('k_layernorm', 1.0),)}},
-           ((r'(q|k)_layernorm', around(1.6, 0.5)), (r'conv\.weight', gain(1.6)), (r'embed_tokens', around(0.0, 0.5))),
+           ((r'(q|k)_layernorm', around(1.3, 0.4)), (r'conv\.weight', gain(1.3)), (r'embed_tokens', around(0.0, 0.5))),
            common=dict(COMMON, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256)),
     Family('lara_mini', 'LaraMiniForCausalLM', 'LaraMiniConfig',
            'the class of the model in the box: gated delta nets, windows with rope, full attention without positions, experts and a shared one',

@@ -25,7 +25,7 @@ class Bamba : public Decoder {
     rope_ = Rope(config_, static_cast<int64_t>(static_cast<float>(attention.head_dim) * turned));
     std::vector<int64_t> attends;
     if (config_.has("attn_layer_indices")) attends = config_.integers("attn_layer_indices");
-    const Weights model = weights.at("model");
+    const Weights model = weights.at(prefix_);
     for (int64_t i = 0; i < num_layers_; ++i) {
       const Weights w = model.at("layers").at(i);
       Layer& layer = layers_.emplace_back();

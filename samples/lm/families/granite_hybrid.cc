@@ -9,6 +9,7 @@
 // The router takes the softmax over the logits of the chosen experts. Dense models have no experts.
 #include <optional>
 
+#include "experts.h"
 #include "family.h"
 #include "mamba.h"
 #include "self_attention.h"
@@ -25,11 +26,11 @@ class GraniteHybrid : public Decoder {
     residual_multiplier_ = config_.number("residual_multiplier", 1.0F);
     logit_scale_ = 1 / config_.number("logits_scaling", 1.0F);
     num_experts_ = config_.integer("num_local_experts", 8);
-    chosen_ = config_.size("num_experts_per_tok", 2);
+    if (num_experts_ > 0) chosen_ = num_chosen_of(config_, num_experts_);
     if (config_.text("position_embedding_type", "none") == "rope")
       rope_ = Rope(config_, attention.head_dim);
     const std::vector<std::string> types = config_.texts("layer_types");
-    const Weights model = weights.at("model");
+    const Weights model = weights.at(prefix_);
     for (int64_t i = 0; i < num_layers_; ++i) {
       const Weights w = model.at("layers").at(i);
       Layer& layer = layers_.emplace_back();
@@ -72,7 +73,7 @@ class GraniteHybrid : public Decoder {
     RmsNorm mlp_norm;
     GatedMlp shared;
     Linear router;
-    std::vector<GatedMlp> experts;
+    ExpertMlps experts;
   };
 
   const Rope* rope() const { return rope_ ? &*rope_ : nullptr; }
@@ -89,8 +90,10 @@ class GraniteHybrid : public Decoder {
     layer.router = w.linear("router.layer", hidden_, num_experts_);
     const TensorView in = w.tensor("input_linear.weight", {num_experts_, 2 * inner, hidden_});
     const TensorView out = w.tensor("output_linear.weight", {num_experts_, hidden_, inner});
+    std::vector<GatedMlp> experts;
     for (int64_t e = 0; e < num_experts_; ++e)
-      layer.experts.emplace_back(w.linear_of(in.at(e)), w.linear_of(out.at(e)), act());
+      experts.emplace_back(w.linear_of(in.at(e)), w.linear_of(out.at(e)), act());
+    layer.experts = ExpertMlps(std::move(experts));
   }
 
   Matrix experts(const Layer& layer, const Matrix& x) const {
@@ -98,9 +101,7 @@ class GraniteHybrid : public Decoder {
     std::vector<Choice> choices;
     for (int64_t t = 0; t < x.rows; ++t)
       choices.push_back(choose_softmax(scores.row(t), chosen_, /*normalise=*/true));
-    return mix_experts(x, choices, num_experts_, [&](int64_t e, const Matrix& rows) {
-      return layer.experts[static_cast<size_t>(e)](rows);
-    });
+    return layer.experts(x, choices);
   }
 
   float embedding_multiplier_ = 1;
