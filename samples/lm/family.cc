@@ -1,6 +1,7 @@
 #include "family.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "lm_error.h"
 
@@ -10,10 +11,13 @@ namespace {
 // Layers that draft tokens. This engine drafts with a model of its own.
 const std::vector<std::string_view> kDrafts = {"mtp."};
 // Parts of models with pictures. This engine reads text.
-const std::vector<std::string_view> kPictures = {
-    "vision_tower.",       "multi_modal_projector.",
-    "model.vision_tower.", "model.multi_modal_projector.",
-    "model.visual.",       "mtp."};
+const std::vector<std::string_view> kPictures = {"vision_tower.",
+                                                 "vision_model.",
+                                                 "multi_modal_projector.",
+                                                 "model.vision_tower.",
+                                                 "model.multi_modal_projector.",
+                                                 "model.visual.",
+                                                 "mtp."};
 
 const std::vector<FamilyRow>& table() {
   static const std::vector<FamilyRow> rows = {
@@ -32,6 +36,10 @@ const std::vector<FamilyRow>& table() {
       {"qwen3_5_text", make_qwen3_next, kDrafts},
       {"qwen3_5_moe", make_qwen3_next, kPictures},
       {"qwen3_5_moe_text", make_qwen3_next, kDrafts},
+      {"lara_mini", make_lara_mini},
+      {"deepseek_v3", make_deepseek_v3},
+      {"llama4", make_llama4, kPictures},
+      {"llama4_text", make_llama4},
       {"bamba", make_bamba},
       {"granitemoehybrid", make_granite_hybrid},
       {"nemotron_h", make_nemotron_h, kDrafts},
@@ -60,11 +68,23 @@ int64_t layers_of(const ModelConfig& config) {
 // Buffers that old checkpoints store; every family computes them.
 bool is_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+// Draft layers that DeepSeek's checkpoints number after the model's own.
+bool is_draft(std::string_view name, const ModelConfig& config) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  int64_t number = 0;
+  std::from_chars(name.data(), name.data() + name.size(), number);
+  const int64_t after = number - config.size("num_hidden_layers");
+  return after >= 0 && after < config.integer("num_nextn_predict_layers", 0);
+}
+
 void check_all_read(const FamilyRow& row, const ModelConfig& config, const Checkpoint& checkpoint) {
   for (const std::string& name : checkpoint.unread()) {
     const auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
     const bool tied = name.ends_with("lm_head.weight") && config.flag("tie_word_embeddings", true);
-    if (tied || is_buffer(name) || std::any_of(row.unread.begin(), row.unread.end(), starts))
+    if (tied || is_buffer(name) || is_draft(name, config) ||
+        std::any_of(row.unread.begin(), row.unread.end(), starts))
       continue;
     throw Error("tensor " + name + " is in the checkpoint, but " + row.model_type +
                 " with this config.json does not use it");

@@ -63,6 +63,9 @@ using MakeFamily = std::unique_ptr<Family> (*)(const ModelConfig& config, const 
 std::unique_ptr<Family> make_llama(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_gemma(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_gpt_oss(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_lara_mini(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_deepseek_v3(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_llama4(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_qwen3_next(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_bamba(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_granite_hybrid(const ModelConfig& config, const Weights& weights);

@@ -1,5 +1,6 @@
 #include "linear.h"
 
+#include <bit>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -28,7 +29,29 @@ memory::desc rows_of(int64_t rows, int64_t width, memory::data_type type) {
   return {{rows, width}, type, memory::format_tag::ab};
 }
 
+uint16_t rounded(float x) {  // to the nearest bf16, ties to even
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
+}
+float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+// Rows of x as bf16; with is_split as many rows again, with what rounding took from them.
+std::vector<uint16_t> bf16_rows(const Matrix& x, bool is_split) {
+  const size_t count = x.data.size();
+  std::vector<uint16_t> rows(is_split ? 2 * count : count);
+  for (size_t i = 0; i < count; ++i) rows[i] = rounded(x.data[i]);
+  for (size_t i = 0; is_split && i < count; ++i)
+    rows[count + i] = rounded(x.data[i] - widened(rows[i]));
+  return rows;
+}
+
 }  // namespace
+
+bool has_bf16_products() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & kNeeded) == kNeeded;
+}
 
 struct Linear::Packed {
   std::vector<TensorView> parts;
@@ -37,14 +60,14 @@ struct Linear::Packed {
   int64_t inputs = 0;
   int64_t outputs = 0;
   memory::data_type type = memory::data_type::f32;
+  bool is_split = false;
   memory weights;
   std::unordered_map<int64_t, matmul> kernels;  // by rows
 
   matmul::primitive_desc describe(int64_t rows, const memory::desc& layout) const {
     const auto x = rows_of(rows, inputs, type);
     const auto y = rows_of(rows, outputs, memory::data_type::f32);
-    if (bias.empty()) return {matmul::desc(x, layout, y), cpu()};
-    return {matmul::desc(x, layout, rows_of(1, outputs, memory::data_type::f32), y), cpu()};
+    return {matmul::desc(x, layout, y), cpu()};
   }
 
   const matmul& kernel(int64_t rows) {
@@ -55,7 +78,7 @@ struct Linear::Packed {
   }
 
   // All parts, widened, as one matrix [outputs, inputs] or [inputs, outputs].
-  std::vector<float> widened() const {
+  std::vector<float> all_parts() const {
     std::vector<float> all(static_cast<size_t>(inputs * outputs));
     int64_t done = 0;
     for (const TensorView& part : parts) {
@@ -79,6 +102,7 @@ Linear::Linear(std::vector<TensorView> parts, Order order, std::vector<float> bi
   packed_->order = order;
   packed_->bias = std::move(bias);
   packed_->type = type == ProductType::kFp32 ? memory::data_type::f32 : memory::data_type::bf16;
+  packed_->is_split = type == ProductType::kSplit;
 }
 
 int64_t Linear::inputs() const { return packed_->inputs; }
@@ -92,7 +116,7 @@ uint64_t Linear::packed_bytes() const {
 void Linear::pack() const {
   Packed& p = *packed_;
   if (p.weights.get(true) != nullptr) return;
-  std::vector<float> plain = p.widened();
+  std::vector<float> plain = p.all_parts();
   const auto tag =
       p.order == Order::kOutputsInputs ? memory::format_tag::ba : memory::format_tag::ab;
   const memory from({{p.inputs, p.outputs}, memory::data_type::f32, tag}, cpu(), plain.data());
@@ -108,24 +132,33 @@ Matrix Linear::operator()(const Matrix& x) const {
   if (x.width != p.inputs)
     throw Error("a product of " + std::to_string(p.inputs) + " inputs gets " +
                 std::to_string(x.width));
-  Matrix y(x.rows, p.outputs);
+  const int64_t rows = p.is_split ? 2 * x.rows : x.rows;
+  Matrix y(rows, p.outputs);
   if (x.rows == 0) return y;
   pack();
-  memory source(rows_of(x.rows, p.inputs, memory::data_type::f32), cpu(),
-                const_cast<float*>(x.data.data()));
+  std::vector<uint16_t> narrow;
+  void* source = const_cast<float*>(x.data.data());
   if (p.type != memory::data_type::f32) {
-    memory rounded(rows_of(x.rows, p.inputs, p.type), cpu());
-    dnnl::reorder(source, rounded).execute(queue(), source, rounded);
-    source = std::move(rounded);
+    narrow = bf16_rows(x, p.is_split);
+    source = narrow.data();
   }
-  const memory result(rows_of(y.rows, p.outputs, memory::data_type::f32), cpu(), y.data.data());
   std::unordered_map<int, memory> arguments{
-      {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, p.weights}, {DNNL_ARG_DST, result}};
-  if (!p.bias.empty())
-    arguments[DNNL_ARG_BIAS] =
-        memory(rows_of(1, p.outputs, memory::data_type::f32), cpu(), p.bias.data());
-  p.kernel(x.rows).execute(queue(), arguments);
+      {DNNL_ARG_SRC, memory(rows_of(rows, p.inputs, p.type), cpu(), source)},
+      {DNNL_ARG_WEIGHTS, p.weights},
+      {DNNL_ARG_DST,
+       memory(rows_of(rows, p.outputs, memory::data_type::f32), cpu(), y.data.data())}};
+  p.kernel(rows).execute(queue(), arguments);
   queue().wait();
+  if (p.is_split) {
+    const size_t half = y.data.size() / 2;
+    for (size_t i = 0; i < half; ++i) y.data[i] += y.data[half + i];
+    y.data.resize(half);
+    y.rows = x.rows;
+  }
+  if (p.bias.empty()) return y;
+  for (int64_t r = 0; r < y.rows; ++r) {
+    for (int64_t i = 0; i < y.width; ++i) y[r][i] += p.bias[static_cast<size_t>(i)];
+  }
   return y;
 }
 

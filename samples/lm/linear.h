@@ -1,8 +1,12 @@
 // linear.h: products with weights, y = x W^T + bias, by oneDNN.
 //
-// Weights are packed once into the layout that oneDNN's kernels prefer. Activations are fp32 and
-// sums are fp32. Weights are kept as fp32: bf16 and fp16 checkpoints lose nothing. kBf16 keeps them
-// as bf16 and rounds activations to bf16 too: half the memory, faster, not exact.
+// Weights are packed once into the layout that oneDNN's kernels prefer. Activations and sums are
+// fp32. Three ways of keeping the weights:
+// - kFp32: widened. Nothing is lost.
+// - kSplit: as bf16, for bf16 checkpoints on processors with products of bf16. An activation is the
+//   sum of two bf16 numbers, each multiplied: 16 bits of it count. Half the memory, and as fast as
+//   kFp32 in prefill; to decode takes half the time, for the weights are what has to be read.
+// - kBf16: as bf16, and activations are rounded to bf16, too. The fastest, not exact.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,10 @@
 
 namespace lm {
 
-enum class ProductType { kFp32, kBf16 };
+enum class ProductType { kFp32, kSplit, kBf16 };
+// True if the processor multiplies bf16 by itself.
+bool has_bf16_products();
+
 // How a tensor of weights lies in the checkpoint.
 enum class Order { kOutputsInputs, kInputsOutputs };
 

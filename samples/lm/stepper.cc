@@ -6,12 +6,6 @@
 
 namespace lm {
 
-int64_t Flight::first_token(size_t row) const {
-  int64_t first = 0;
-  for (size_t i = 0; i < row; ++i) first += rows[i].tokens;
-  return first;
-}
-
 Live Stepper::begin(std::vector<int32_t> tokens, std::string_view salt) const {
   auto identity = quire::make<quire_identity>();
   identity.salt = quire::text(salt);
@@ -79,16 +73,23 @@ Flight Stepper::reserve(std::span<const Ask> asks) const {
 }
 
 void Stepper::run(Flight& flight, Logits wanted) const {
+  std::vector<uint32_t> tails;
+  for (const StepRow& row : flight.rows) tails.push_back(wanted == Logits::kAll ? row.tokens : 1);
+  run(flight, tails);
+}
+
+void Stepper::run(Flight& flight, std::span<const uint32_t> wanted) const {
   const Pass pass(kv_, flight.step, flight.ids);
   const Matrix hidden = family_.forward(pass);
-  if (wanted == Logits::kAll) {
-    flight.logits = family_.logits(hidden);
-    return;
-  }
-  std::vector<int64_t> last;
+  std::vector<int64_t> tails;
   int64_t end = 0;
-  for (const StepRow& row : flight.rows) last.push_back((end += row.tokens) - 1);
-  flight.logits = family_.logits(gather(hidden, last));
+  for (size_t i = 0; i < flight.rows.size(); ++i) {
+    end += flight.rows[i].tokens;
+    flight.first_logits.push_back(static_cast<int64_t>(tails.size()));
+    for (int64_t token = end - wanted[i]; token < end; ++token) tails.push_back(token);
+  }
+  const bool all = static_cast<int64_t>(tails.size()) == hidden.rows;
+  if (!tails.empty()) flight.logits = family_.logits(all ? hidden : gather(hidden, tails));
 }
 
 void Stepper::commit(Flight& flight, std::span<const uint32_t> accepted) const {

@@ -45,16 +45,15 @@ struct Flight {
   std::vector<quire_reserve_result> results;  // one per ask
   std::vector<int32_t> ids;                   // tokens of all rows
   Matrix logits;                              // after run()
+  std::vector<int64_t> first_logits;          // of each row of the step: its first row of logits
 
   explicit operator bool() const { return static_cast<bool>(step); }
-  // First row of logits of a row of the step, with Logits::kAll.
-  int64_t first_token(size_t row) const;
 };
 
 class Stepper {
  public:
   Stepper(Kv& kv, Family& family) : kv_(kv), family_(family) {}
-  Kv& kv() { return kv_; }
+  Kv& kv() const { return kv_; }
 
   Live begin(std::vector<int32_t> tokens, std::string_view salt = {}) const;
   // Another sequence with the same tokens, as far as they are committed.
@@ -62,6 +61,8 @@ class Stepper {
   // Reserves one step. The flight is empty if nothing was admitted; results say why.
   Flight reserve(std::span<const Ask> asks) const;
   void run(Flight& flight, Logits wanted = Logits::kLast) const;
+  // The same with logits of the last wanted[i] tokens of row i.
+  void run(Flight& flight, std::span<const uint32_t> wanted) const;
   // accepted: tokens of each row that stay; empty = all.
   void commit(Flight& flight, std::span<const uint32_t> accepted = {}) const;
   void abort(Flight& flight) const;

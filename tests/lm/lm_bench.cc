@@ -64,7 +64,7 @@ void Bench::compare(const lm::Flight& flight, std::span<Track* const> tracks, ui
     const lm::StepRow& row = flight.rows[r];
     const auto track = std::find_if(tracks.begin(), tracks.end(), [&](const Track* t) { return &t->live == row.live; });
     const lm::Matrix& wanted = recorded_.logits[(*track)->recorded];
-    const int64_t first = flight.first_token(r);
+    const int64_t first = flight.first_logits[r];
     score_.hit_tokens += row.hit_tokens;
     for (uint32_t t = 0; t < (accepted == 0 ? row.tokens : std::min(accepted, row.tokens)); ++t) {
       score_.add(flight.logits.row(first + t), wanted.row(static_cast<int64_t>(row.position + t)), bar_);

@@ -1,5 +1,6 @@
-// lm_parity DATA FAMILY...: samples/lm computes the logits that transformers computed, in every case of
-// lm_cases.cc, with caches of fp32 and bf16. With a wrong block on purpose it must not.
+// lm_parity [--split] DATA FAMILY...: samples/lm computes the logits that transformers computed, in every case of
+// lm_cases.cc, with caches of fp32 and bf16. With a wrong block on purpose it must not. --split: the
+// weights of products are kept as bf16.
 #include <cstdio>
 
 #include "lm_bench.h"
@@ -90,9 +91,9 @@ class Suite {
   int failures_ = 0;
 };
 
-int check(const std::filesystem::path& folder) {
+int check(const std::filesystem::path& folder, lm::ProductType products) {
   const Recorded recorded(folder);
-  lm::LoadedModel model = lm::LoadedModel::open(folder);
+  lm::LoadedModel model = lm::LoadedModel::open(folder, products);
   model.weights.load();
   return Suite(model, recorded, folder.filename().string()).play_all();
 }
@@ -101,14 +102,21 @@ int check(const std::filesystem::path& folder) {
 }  // namespace lm_parity
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: lm_parity DATA FAMILY...\n");
+  const bool is_split = argc > 1 && std::string_view(argv[1]) == "--split";
+  const int first = is_split ? 2 : 1;
+  if (argc < first + 2) {
+    std::fprintf(stderr, "usage: lm_parity [--split] DATA FAMILY...\n");
     return 2;
   }
+  if (is_split && !lm::has_bf16_products()) {
+    std::printf("skipped: this processor has no products of bf16\n");
+    return 77;
+  }
+  const lm::ProductType products = is_split ? lm::ProductType::kSplit : lm::ProductType::kFp32;
   int failures = 0;
-  for (int i = 2; i < argc; ++i) {
+  for (int i = first + 1; i < argc; ++i) {
     try {
-      failures += lm_parity::check(std::filesystem::path(argv[1]) / argv[i]);
+      failures += lm_parity::check(std::filesystem::path(argv[first]) / argv[i], products);
     } catch (const std::exception& failure) {
       ++failures;
       std::printf("%-14s FAILED: %s\n", argv[i], failure.what());
