@@ -18,6 +18,7 @@ class ExpertMlps {
   };
   ExpertMlps() = default;
   ExpertMlps(const Weights& weights, const Shape& shape);
+  explicit ExpertMlps(std::vector<GatedMlp> mlps) : mlps_(std::move(mlps)) {}
   explicit operator bool() const { return !mlps_.empty(); }
   // The sum of the chosen experts' rows by their shares.
   Matrix operator()(const Matrix& x, std::span<const Choice> choices) const;

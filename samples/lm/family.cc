@@ -40,6 +40,12 @@ const std::vector<FamilyRow>& table() {
       {"deepseek_v3", make_deepseek_v3},
       {"llama4", make_llama4, kPictures},
       {"llama4_text", make_llama4},
+      {"bamba", make_bamba},
+      {"granitemoehybrid", make_granite_hybrid},
+      {"nemotron_h", make_nemotron_h, kDrafts},
+      {"falcon_h1", make_falcon_h1},
+      {"jamba", make_jamba},
+      {"lfm2", make_lfm2},
   };
   return rows;
 }
@@ -49,7 +55,14 @@ std::string prefix_of(const Weights& weights) {
   for (const char* prefix : {"model.language_model", "language_model.model"}) {
     if (weights.has(std::string(prefix) + ".embed_tokens.weight")) return prefix;
   }
-  return "model";
+  return weights.has("backbone.embeddings.weight") ? "backbone" : "model";
+}
+
+// Nemotron-H lists its layers and leaves out their number.
+int64_t layers_of(const ModelConfig& config) {
+  const bool listed = !config.has("num_hidden_layers") && config.has("layers_block_type");
+  return listed ? static_cast<int64_t>(config.texts("layers_block_type").size())
+                : config.size("num_hidden_layers");
 }
 
 // Buffers that old checkpoints store; every family computes them.
@@ -97,10 +110,11 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights)
     : config_(config.decoder()),
       prefix_(prefix_of(weights)),
       hidden_(config_.size("hidden_size")),
-      num_layers_(config_.size("num_hidden_layers")),
+      num_layers_(layers_of(config_)),
       epsilon_(config_.number("rms_norm_eps", 1e-6F)) {
   const int64_t vocabulary = config_.size("vocab_size");
-  embedding_ = Embedding(weights.tensor(prefix_ + ".embed_tokens.weight", {vocabulary, hidden_}));
+  const char* const table = prefix_ == "backbone" ? ".embeddings.weight" : ".embed_tokens.weight";
+  embedding_ = Embedding(weights.tensor(prefix_ + table, {vocabulary, hidden_}));
   const std::string head =
       prefix_.starts_with("language_model.") ? "language_model.lm_head" : "lm_head";
   // Files that leave the flag out mean the default of their class; the tensors say which.

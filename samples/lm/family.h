@@ -67,6 +67,12 @@ std::unique_ptr<Family> make_lara_mini(const ModelConfig& config, const Weights&
 std::unique_ptr<Family> make_deepseek_v3(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_llama4(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_qwen3_next(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_bamba(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_granite_hybrid(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_nemotron_h(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_falcon_h1(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_jamba(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_lfm2(const ModelConfig& config, const Weights& weights);
 
 struct FamilyRow {
   const char* model_type;  // of config.json

@@ -66,6 +66,9 @@ void ModelConfig::fail(std::string_view field, const std::string& what) const {
 }
 
 bool ModelConfig::has(std::string_view field) const { return find(field) != nullptr; }
+bool ModelConfig::is_text(std::string_view field) const {
+  return has(field) && need(field).is_string();
+}
 
 int64_t ModelConfig::integer(std::string_view field) const {
   const json& value = need(field);

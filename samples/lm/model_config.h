@@ -19,6 +19,7 @@ class ModelConfig {
   static ModelConfig parse(std::string_view text, std::string name);
 
   bool has(std::string_view field) const;
+  bool is_text(std::string_view field) const;
   int64_t integer(std::string_view field) const;
   int64_t integer(std::string_view field, int64_t otherwise) const;
   // A size: a whole number from 1 to 2^31 - 1.

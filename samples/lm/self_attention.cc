@@ -24,7 +24,8 @@ SelfAttention::SelfAttention(const Weights& weights, int64_t layer, const Attent
           std::vector<int64_t>{shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim,
                                shape.kv_heads * shape.head_dim},
           shape.qkv_bias)),
-      out_(weights.linear("o_proj", shape.heads * shape.head_dim, shape.hidden, shape.out_bias)) {}
+      out_(weights.linear(shape.out_name, shape.heads * shape.head_dim, shape.hidden,
+                          shape.out_bias)) {}
 
 Matrix SelfAttention::operator()(const Pass& pass, const Matrix& x, const Rope* rope) const {
   const Matrix qkv = qkv_(x);

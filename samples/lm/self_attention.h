@@ -16,6 +16,7 @@ struct AttentionShape {
   Bias qkv_bias = Bias::kNo;
   Bias out_bias = Bias::kNo;
   float scale = 0;  // 0 = 1 / sqrt(head_dim)
+  std::string_view out_name = "o_proj";
 
   // Reads num_attention_heads, num_key_value_heads, head_dim and attention_bias.
   static AttentionShape of(const ModelConfig& decoder);
@@ -24,7 +25,7 @@ struct AttentionShape {
 class SelfAttention {
  public:
   SelfAttention() = default;
-  // q_proj, k_proj, v_proj and o_proj; layer: its number in quire's plan.
+  // q_proj, k_proj, v_proj and out_name; layer: its number in quire's plan.
   SelfAttention(const Weights& weights, int64_t layer, const AttentionShape& shape);
 
   // Norms over the heads of queries and keys, before rope.
