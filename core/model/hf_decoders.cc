@@ -198,7 +198,8 @@ void Reader::decoder() {
   const bool plain = (rules_.traits & kDrafts) != 0 && rules_.pattern != Pattern::kStated;  // drafts attend to everything
   const std::string types = plain ? std::string(count, 'f')
                                   : layer_types(count, {"full_attention", gated ? "linear_attention" : "sliding_attention",
-                                                        (rules_.traits & kSomeMlp) != 0 ? "mlp" : "full_attention"});
+                                                        (rules_.traits & kSomeMlp) != 0 ? "mlp" : "full_attention",
+                                                        (rules_.traits & kDelta) != 0 ? "linear_attention" : "full_attention"});
   const Json* slides = f_.find("use_sliding_window");
   if (slides != nullptr && slides->is_boolean() && !slides->is_true() && types.find('s') != std::string::npos) {
     f_.refuse(invalid("config: use_sliding_window = false, but layer_types has layers that slide"));

@@ -159,6 +159,7 @@ constexpr std::array kRows{
           " Qwen3_5MoeForConditionalGeneration ",
           kPlain, K::kStated, P::kGated, 0, kOwnWidth},
     Rules{" AliceAIForCausalLM ", kPlain, K::kStated, P::kGated, 0, kOwnWidth},
+    Rules{" LaraMiniForCausalLM ", kPlain, K::kStated, P::kStated, 0, kOwnWidth | kDelta},
     Rules{" HrmTextForCausalLM ", kPlain, K::kAll, P::kFull, 0, kOwnWidth},
     Rules{" OlmoHybridForCausalLM ", kPlain, K::kFollow, P::kGated},
     Rules{" GptOssForCausalLM ", kPlain, K::kStated, P::kAlternate, 0, kOwnWidth | kSinks},

@@ -176,6 +176,7 @@ constexpr const char* kTypes =
     "jetmoe=JetMoeForCausalLM k3_dspark=K3DSparkModel kimi_k2=DeepseekV3ForCausalLM kimi_k25=Kimi_K25ForConditionalGeneration "
     "kimi_linear=KimiLinearForCausalLM kimi_vl=KimiVLForConditionalGeneration kolibri1=Kolibri1ForCausalLM "
     "kosmos-2=Kosmos2ForConditionalGeneration kosmos-2.5=Kosmos2_5ForConditionalGeneration laguna=LagunaForCausalLM "
+    "lara_mini=LaraMiniForCausalLM "
     "led=LEDForConditionalGeneration lfm2=Lfm2ForCausalLM lfm2_moe=Lfm2MoeForCausalLM lfm2_vl=Lfm2VlForConditionalGeneration "
     "lfm3=Lfm3ForCausalLM lfm3_vl=Lfm3VlForConditionalGeneration lighton_ocr=LightOnOcrForConditionalGeneration "
     "llama=LlamaForCausalLM llama4=Llama4ForCausalLM llama4_text=Llama4ForCausalLM llava=LlavaForConditionalGeneration "
