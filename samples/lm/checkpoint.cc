@@ -339,6 +339,12 @@ bool Checkpoint::has_prefix(std::string_view prefix) const {
   return first != tensors_.end() && first->first.starts_with(prefix);
 }
 
+bool Checkpoint::is_bf16() const {
+  return std::all_of(tensors_.begin(), tensors_.end(), [](const auto& tensor) {
+    return tensor.second.shape.size() < 2 || tensor.second.dtype == Dtype::kBf16;
+  });
+}
+
 uint64_t Checkpoint::bytes() const {
   uint64_t sum = 0;
   for (const auto& [name, tensor] : tensors_)

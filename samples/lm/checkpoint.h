@@ -79,6 +79,8 @@ class Checkpoint {
   // True if a name begins with this.
   bool has_prefix(std::string_view prefix) const;
   uint64_t bytes() const;
+  // True if all matrices are bf16.
+  bool is_bf16() const;
 
  private:
   std::filesystem::path folder_;

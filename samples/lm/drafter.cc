@@ -7,13 +7,10 @@
 
 namespace lm {
 
-Drafter::Drafter(const Stepper& draft, const Family& draft_family, const Family& target,
-                 uint32_t tokens)
-    : draft_(draft), tokens_(tokens) {
-  if (draft_family.vocabulary() != target.vocabulary()) {
-    throw Error("the draft has a vocabulary of " + std::to_string(draft_family.vocabulary()) +
-                " tokens, the model one of " + std::to_string(target.vocabulary()));
-  }
+void Drafter::check(const Family& draft, const Family& target) {
+  if (draft.vocabulary() == target.vocabulary()) return;
+  throw Error("the draft has a vocabulary of " + std::to_string(draft.vocabulary()) +
+              " tokens, the model one of " + std::to_string(target.vocabulary()));
 }
 
 // Computes the tokens that the draft has not seen. The first proposal comes out of the last one.

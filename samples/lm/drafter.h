@@ -15,7 +15,9 @@ namespace lm {
 class Drafter {
  public:
   // Error if the vocabularies differ.
-  Drafter(const Stepper& draft, const Family& draft_family, const Family& target, uint32_t tokens);
+  static void check(const Family& draft, const Family& target);
+  // tokens: proposed at once, at most.
+  Drafter(const Stepper& draft, uint32_t tokens) : draft_(draft), tokens_(tokens) {}
 
   uint32_t tokens() const { return tokens_; }
   // Proposes up to `tokens` tokens for each of these sequences, most likely ones; keys name them.

@@ -1,10 +1,12 @@
 #include "linear.h"
 
+#include <algorithm>
 #include <bit>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "lm_error.h"
+#include "lm_threads.h"
 
 namespace lm {
 namespace {
@@ -15,13 +17,16 @@ using dnnl::memory;
 // Layouts are chosen for this many rows; every kernel that follows reads that layout.
 constexpr int64_t kTypicalRows = 64;
 constexpr size_t kMaxKernels = 256;
+// Elements below which a product is not worth a second thread, and outputs that stay together.
+constexpr int64_t kSmall = int64_t{1} << 18;
+constexpr int64_t kSliceStep = 64;
 
 const dnnl::engine& cpu() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 dnnl::stream& queue() {
-  static dnnl::stream stream(cpu());
+  thread_local dnnl::stream stream(cpu());
   return stream;
 }
 
@@ -53,6 +58,14 @@ bool has_bf16_products() {
   return (isa & kNeeded) == kNeeded;
 }
 
+// Some of the outputs, which one thread computes at a time.
+struct Slice {
+  int64_t first = 0;
+  int64_t count = 0;
+  memory weights;
+  std::unordered_map<int64_t, matmul> kernels;  // by rows
+};
+
 struct Linear::Packed {
   std::vector<TensorView> parts;
   Order order = Order::kOutputsInputs;
@@ -61,32 +74,72 @@ struct Linear::Packed {
   int64_t outputs = 0;
   memory::data_type type = memory::data_type::f32;
   bool is_split = false;
-  memory weights;
-  std::unordered_map<int64_t, matmul> kernels;  // by rows
+  std::vector<Slice> slices;  // empty until they are packed
 
-  matmul::primitive_desc describe(int64_t rows, const memory::desc& layout) const {
-    const auto x = rows_of(rows, inputs, type);
-    const auto y = rows_of(rows, outputs, memory::data_type::f32);
-    return {matmul::desc(x, layout, y), cpu()};
+  matmul::primitive_desc describe(const Slice& slice, int64_t rows,
+                                  const memory::desc& layout) const {
+    const memory::desc y({rows, slice.count}, memory::data_type::f32, memory::dims{outputs, 1});
+    return {matmul::desc(rows_of(rows, inputs, type), layout, y), cpu()};
   }
 
-  const matmul& kernel(int64_t rows) {
-    const auto found = kernels.find(rows);
-    if (found != kernels.end()) return found->second;
-    if (kernels.size() >= kMaxKernels) kernels.clear();
-    return kernels.emplace(rows, matmul(describe(rows, weights.get_desc()))).first->second;
-  }
-
-  // All parts, widened, as one matrix [outputs, inputs] or [inputs, outputs].
-  std::vector<float> all_parts() const {
-    std::vector<float> all(static_cast<size_t>(inputs * outputs));
-    int64_t done = 0;
-    for (const TensorView& part : parts) {
-      part.widen(0, std::span(all).subspan(static_cast<size_t>(done),
-                                           static_cast<size_t>(part.elements())));
-      done += part.elements();
+  void make_slices() {
+    const int64_t threads = inputs * outputs < kSmall ? 1 : num_threads();
+    const int64_t wanted = (outputs + threads - 1) / threads;
+    const int64_t width = (wanted + kSliceStep - 1) / kSliceStep * kSliceStep;
+    for (int64_t first = 0; first < outputs; first += width) {
+      slices.push_back({first, std::min(width, outputs - first), {}, {}});
     }
-    return all;
+  }
+
+  // The weights of a slice as fp32: [outputs, inputs] or [inputs, outputs].
+  std::vector<float> plain(const Slice& slice) const {
+    std::vector<float> values(static_cast<size_t>(inputs * slice.count));
+    std::span<float> to(values);
+    if (order == Order::kInputsOutputs) {
+      for (int64_t i = 0; i < inputs; ++i) {
+        parts[0].widen(i * outputs + slice.first, to.subspan(static_cast<size_t>(i * slice.count),
+                                                             static_cast<size_t>(slice.count)));
+      }
+      return values;
+    }
+    int64_t begin = 0;  // of the part, in outputs
+    for (const TensorView& part : parts) {
+      const int64_t from = std::max(slice.first, begin);
+      const int64_t end = std::min(slice.first + slice.count, begin + part.shape[0]);
+      if (from < end) {
+        part.widen((from - begin) * inputs,
+                   to.subspan(static_cast<size_t>((from - slice.first) * inputs),
+                              static_cast<size_t>((end - from) * inputs)));
+      }
+      begin += part.shape[0];
+    }
+    return values;
+  }
+
+  void pack(Slice& slice) const {
+    std::vector<float> values = plain(slice);
+    const auto tag =
+        order == Order::kOutputsInputs ? memory::format_tag::ba : memory::format_tag::ab;
+    memory from({{inputs, slice.count}, memory::data_type::f32, tag}, cpu(), values.data());
+    const memory::desc any({inputs, slice.count}, type, memory::format_tag::any);
+    slice.weights = memory(describe(slice, kTypicalRows, any).weights_desc(), cpu());
+    dnnl::reorder(from, slice.weights).execute(queue(), from, slice.weights);
+    queue().wait();
+  }
+
+  void run(Slice& slice, int64_t rows, void* x, float* y) const {
+    auto kernel = slice.kernels.find(rows);
+    if (kernel == slice.kernels.end()) {
+      if (slice.kernels.size() >= kMaxKernels) slice.kernels.clear();
+      const memory::desc layout = slice.weights.get_desc();
+      kernel = slice.kernels.emplace(rows, matmul(describe(slice, rows, layout))).first;
+    }
+    const memory::desc result({rows, slice.count}, memory::data_type::f32,
+                              memory::dims{outputs, 1});
+    kernel->second.execute(queue(), {{DNNL_ARG_SRC, memory(rows_of(rows, inputs, type), cpu(), x)},
+                                     {DNNL_ARG_WEIGHTS, slice.weights},
+                                     {DNNL_ARG_DST, memory(result, cpu(), y + slice.first)}});
+    queue().wait();
   }
 };
 
@@ -115,16 +168,10 @@ uint64_t Linear::packed_bytes() const {
 
 void Linear::pack() const {
   Packed& p = *packed_;
-  if (p.weights.get(true) != nullptr) return;
-  std::vector<float> plain = p.all_parts();
-  const auto tag =
-      p.order == Order::kOutputsInputs ? memory::format_tag::ba : memory::format_tag::ab;
-  const memory from({{p.inputs, p.outputs}, memory::data_type::f32, tag}, cpu(), plain.data());
-  const memory::desc any({p.inputs, p.outputs}, p.type, memory::format_tag::any);
-  memory to(p.describe(kTypicalRows, any).weights_desc(), cpu());
-  dnnl::reorder(from, to).execute(queue(), const_cast<memory&>(from), to);
-  queue().wait();
-  p.weights = std::move(to);
+  if (!p.slices.empty()) return;
+  p.make_slices();
+  parallel(static_cast<int64_t>(p.slices.size()),
+           [&](int64_t i) { p.pack(p.slices[static_cast<size_t>(i)]); });
 }
 
 Matrix Linear::operator()(const Matrix& x) const {
@@ -142,13 +189,9 @@ Matrix Linear::operator()(const Matrix& x) const {
     narrow = bf16_rows(x, p.is_split);
     source = narrow.data();
   }
-  std::unordered_map<int, memory> arguments{
-      {DNNL_ARG_SRC, memory(rows_of(rows, p.inputs, p.type), cpu(), source)},
-      {DNNL_ARG_WEIGHTS, p.weights},
-      {DNNL_ARG_DST,
-       memory(rows_of(rows, p.outputs, memory::data_type::f32), cpu(), y.data.data())}};
-  p.kernel(rows).execute(queue(), arguments);
-  queue().wait();
+  parallel(static_cast<int64_t>(p.slices.size()), [&](int64_t i) {
+    p.run(p.slices[static_cast<size_t>(i)], rows, source, y.data.data());
+  });
   if (p.is_split) {
     const size_t half = y.data.size() / 2;
     for (size_t i = 0; i < half; ++i) y.data[i] += y.data[half + i];

@@ -126,9 +126,10 @@ bool Scheduler::step() {
       output.hit_tokens = flight.results[i].hit_tokens;
     running_.splice(running_.end(), waiting_, job);
   }
-  if (flight) take(flight, jobs);
+  const bool is_empty = !flight;
+  if (!is_empty) take(flight, jobs);
   for (const auto& job : running_) job->drop_proposals();
-  refuse(flight, jobs);
+  refuse(flight.results, jobs, is_empty);
   ++stats_.steps;
   stats_.seconds += now() - begin;
   return true;
@@ -167,8 +168,9 @@ void Scheduler::take(Flight& flight, const std::vector<Job*>& jobs) {
     const bool is_prefill = row.position + row.tokens < job.known();
     wanted.push_back(
         is_prefill ? 0 : static_cast<uint32_t>(row.position + row.tokens - job.known() + 1));
-    if (row.position + 1 < job.known())
-      stats_.prefill_tokens += std::min<uint64_t>(row.tokens, job.known() - row.position);
+    if (row.position < job.prompt) {
+      stats_.prefill_tokens += std::min<uint64_t>(row.tokens, job.prompt - row.position);
+    }
   }
   stepper_.run(flight, wanted);
   std::vector<uint32_t> accepted;
@@ -249,10 +251,11 @@ void Scheduler::fork_samples(Job& parent, std::span<const float> logits) {
 }
 
 // Refused entries: the youngest that runs makes room; if nobody runs, the request does not fit.
-void Scheduler::refuse(const Flight& flight, const std::vector<Job*>& jobs) {
+void Scheduler::refuse(const std::vector<quire_reserve_result>& results,
+                       const std::vector<Job*>& jobs, bool is_empty) {
   bool is_short = false;
-  for (size_t i = 0; i < flight.results.size(); ++i) {
-    const quire_reserve_result& result = flight.results[i];
+  for (size_t i = 0; i < results.size(); ++i) {
+    const quire_reserve_result& result = results[i];
     if (result.code == QUIRE_OK || result.reason == QUIRE_REFUSAL_STEP_FULL) continue;
     if (result.code != QUIRE_RESOURCE_EXHAUSTED) {
       throw Error("request " + std::to_string(jobs[i]->request) + ": " +
@@ -261,15 +264,12 @@ void Scheduler::refuse(const Flight& flight, const std::vector<Job*>& jobs) {
     const bool runs = std::any_of(running_.begin(), running_.end(),
                                   [&](const auto& job) { return job.get() == jobs[i]; });
     is_short = is_short || runs;
-    if (!flight && running_.size() <= (runs ? 1U : 0U)) {
-      const bool never = result.reason == QUIRE_REFUSAL_NEVER_FITS || !runs;
-      if (never) {
-        throw Error("request " + std::to_string(jobs[i]->request) + ": its " +
-                    std::to_string(jobs[i]->live.tokens.size()) +
-                    " tokens do not fit in the pool of " +
-                    std::to_string(stepper_.kv().info().num_pages) + " pages; raise --pool");
-      }
-    }
+    const bool is_alone = is_empty && running_.size() == (runs ? 1U : 0U);
+    // Without that reason a sequence that runs alone fits when it starts again.
+    if (!is_alone || (runs && result.reason != QUIRE_REFUSAL_NEVER_FITS)) continue;
+    throw Error("request " + std::to_string(jobs[i]->request) + ": its " +
+                std::to_string(jobs[i]->live.tokens.size()) + " tokens do not fit in the pool of " +
+                std::to_string(stepper_.kv().info().num_pages) + " pages; raise --pool");
   }
   if (is_short) {
     preempt(*running_.back());

@@ -90,7 +90,8 @@ class Scheduler {
                               uint32_t count) const;
   void accept(Job& job, int32_t token);
   void fork_samples(Job& job, std::span<const float> logits);
-  void refuse(const Flight& flight, const std::vector<Job*>& jobs);
+  void refuse(const std::vector<quire_reserve_result>& results, const std::vector<Job*>& jobs,
+              bool is_empty);
   void preempt(Job& job);
   void end(Job& job);
 

@@ -139,7 +139,9 @@ struct Tokenizer::Impl {
   }
 
   void read_model(const json& model) {
-    if (type_of(model) != "BPE" && !(model.is_object() && model.contains("merges"))) {
+    const bool is_bpe =
+        type_of(model) == "BPE" || (type_of(model).empty() && model.contains("merges"));
+    if (!is_bpe) {
       throw Error("tokenizer.json: the model is '" + type_of(model) +
                   "', only BPE is read; pass --tokens");
     }
@@ -214,8 +216,10 @@ struct Tokenizer::Impl {
   }
 
   void encode_plain(std::string_view text, std::vector<int32_t>& to) const {
-    std::vector<std::string_view> pieces;
-    if (!text.empty()) pieces.push_back(text);
+    if (text.empty()) return;
+    const std::string spaced =
+        prefix_space && !text.starts_with(' ') ? " " + std::string(text) : "";
+    std::vector<std::string_view> pieces = {spaced.empty() ? text : spaced};
     for (const Pattern& pattern : patterns) {
       std::vector<std::string_view> smaller;
       for (const std::string_view piece : pieces) pattern.split(piece, smaller);
@@ -278,10 +282,7 @@ Tokenizer Tokenizer::open(const std::filesystem::path& file) {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool with_added) const {
   std::vector<int32_t> ids;
-  const std::string spaced =
-      impl_->prefix_space && !text.starts_with(' ') ? " " + std::string(text) : "";
-  const std::string_view whole = spaced.empty() ? text : spaced;
-  with_added ? impl_->encode_added(whole, ids) : impl_->encode_plain(whole, ids);
+  with_added ? impl_->encode_added(text, ids) : impl_->encode_plain(text, ids);
   return ids;
 }
 

@@ -5,6 +5,7 @@
 
 #include "lm_bench.h"
 #include "lm_error.h"
+#include "lm_threads.h"
 
 namespace lm_parity {
 namespace {
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   const lm::ProductType products = is_split ? lm::ProductType::kSplit : lm::ProductType::kFp32;
+  lm::set_threads(1);
   int failures = 0;
   for (int i = first + 1; i < argc; ++i) {
     try {

@@ -1,0 +1,118 @@
+#include "lm_threads.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace lm {
+namespace {
+
+constexpr int kSpins = 2000;
+
+uint32_t cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<uint32_t>(CPU_COUNT(&set));
+}
+
+// Waits until the value is another one.
+uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    const uint32_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+  }
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
+}
+
+class Workers {
+ public:
+  explicit Workers(uint32_t threads) {
+    omp_set_num_threads(1);  // of this thread: oneDNN takes the threads that it is given
+    for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+  ~Workers() {
+    is_ending_ = true;
+    begin();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void run(int64_t count, const std::function<void(int64_t)>& part) {
+    part_ = &part;
+    count_ = count;
+    next_.store(0, std::memory_order_relaxed);
+    working_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
+    failure_ = nullptr;
+    begin();
+    take_parts();
+    for (uint32_t left = working_.load(std::memory_order_acquire); left != 0;)
+      left = wait_for_change(working_, left);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void begin() {
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+  void take_parts() {
+    try {
+      for (int64_t i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;)
+        (*part_)(i);
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+  void work() {
+    omp_set_num_threads(1);
+    for (uint32_t round = 0;;) {
+      round = wait_for_change(round_, round);
+      if (is_ending_) return;
+      take_parts();
+      if (working_.fetch_sub(1, std::memory_order_release) == 1) working_.notify_all();
+    }
+  }
+
+  std::vector<std::thread> threads_;
+  const std::function<void(int64_t)>* part_ = nullptr;
+  int64_t count_ = 0;
+  std::atomic<int64_t> next_{0};
+  std::atomic<uint32_t> round_{0};
+  std::atomic<uint32_t> working_{0};
+  std::atomic<bool> is_ending_{false};
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+uint32_t wanted = 0;
+std::unique_ptr<Workers> workers;
+
+}  // namespace
+
+void set_threads(uint32_t threads) {
+  wanted = threads;
+  workers.reset();
+}
+
+uint32_t num_threads() { return wanted != 0 ? wanted : wanted = cores(); }
+
+void parallel(int64_t count, const std::function<void(int64_t part)>& part) {
+  if (workers == nullptr) workers = std::make_unique<Workers>(num_threads());
+  if (count > 1 && num_threads() > 1) {
+    workers->run(count, part);
+  } else {
+    for (int64_t i = 0; i < count; ++i) part(i);
+  }
+}
+
+}  // namespace lm
