@@ -12,7 +12,7 @@
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
 #     aarch64    not in CI: unit and conformance tests of the cross build for 64-bit Arm, under QEMU (scripts/setup.sh --aarch64)
-#     recorded   not in CI: transformers, from PyPI, makes the logits of tests/golden/data/lm again
+#     recorded   not in CI: transformers, from PyPI, makes the logits of tests/golden/data/lm again, and computes them over quire's caches
 #   scripts/test.sh --full           all stages and what is too long for CI: random tests that go on longer, repeated with new
 #                                    seeds, two hours of stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
 #                                    every unit, libFuzzer, two builds that must be equal, recorded logits, all GPU targets, valgrind
@@ -299,15 +299,16 @@ stage_aarch64() {
 }
 
 stage_recorded() {
-  local python=${QUIRE_LM_PYTHON:-build/lm-python/bin/python3} imports='import numpy, safetensors, torch, transformers'
+  local python=${QUIRE_LM_PYTHON:-build/lm-python/bin/python3} imports='import cffi, numpy, safetensors, torch, transformers'
   if [ -z "${QUIRE_LM_PYTHON:-}" ] && ! "$python" -c "$imports" 2>/dev/null; then
     echo "== packages from PyPI"
     { python3 -m venv build/lm-python && build/lm-python/bin/pip install -q -r tests/lm/requirements.txt; } >"$logs/recorded-packages.log" 2>&1
   fi
   if "$python" -c "$imports" 2>/dev/null; then
-    check recorded "$python" tests/lm/record.py --check tests/golden/data/lm --parts
+    check recorded "$python" tests/lm/record.py --check tests/golden/data/lm --box samples/lm/box/model --parts
+    build_release && check parity env QUIRE_LIBRARY="$PWD/build/release/lib/libquire.so.0" PYTHONPATH=bindings/python "$python" tests/lm/parity.py
   else
-    skip recorded "$python has no torch, transformers and safetensors, or PyPI cannot be reached"
+    skip recorded "$python has no torch, transformers, safetensors and cffi, or PyPI cannot be reached"
   fi
 }
 

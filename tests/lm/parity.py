@@ -29,7 +29,7 @@ class Row:
     def __init__(self, engine, tokens, want, salt, sequence=None, at=0, match=True):
         self.tokens, self.want = tokens, want
         self.sequence = engine.cache.create_sequence(salt=salt) if sequence is None else sequence
-        self.first, self.at, self.hit = match, at, 0
+        self.first, self.at, self.hit, self.encoder_tokens = match, at, 0, engine.encoder_tokens
         self.got = torch.full(want.shape, torch.nan, dtype=torch.float64)
 
     @property
@@ -44,6 +44,7 @@ def entries(rows, chunk, match=True):
         entry['sequence'], entry['num_tokens'] = row.sequence, min(chunk, row.left)
         entry['symbols_position'], entry['num_symbols'] = row.at, row.left
         entry['flags'] = MATCH if row.first and match else 0
+        entry['encoder_tokens'] = row.encoder_tokens if row.first else 0
     asked['symbols_offset'] = numpy.cumsum(asked['num_symbols']) - asked['num_symbols']
     return asked, numpy.concatenate([row.tokens[row.at:] for row in rows])
 
@@ -53,21 +54,21 @@ def tokens_of(step, rows):
                               for row, got in zip(rows, step.results)])
 
 
-def advance(engine, rows, chunk, abort=False):
-    asked, symbols = entries(rows, chunk)
-    step = engine.cache.reserve(asked, symbols).check()
-    logits = engine.run(step, tokens_of(step, rows))
-    if abort:
-        step.abort()
-        return
-    step.commit()
-    begin = 0
+def computed(engine, step, rows):
+    """Runs a step; its rows have their logits."""
+    logits, begin = engine.run(step, tokens_of(step, rows)), 0
     for row, got in zip(rows, step.results):
         count, at = int(got['num_tokens']), int(got['position'])
         row.hit += int(got['hit_tokens'])
         row.got[at:at + count] = logits[begin:begin + count]
         row.at, row.first = at + count, False
         begin += count
+
+
+def advance(engine, rows, chunk):
+    step = engine.cache.reserve(*entries(rows, chunk)).check()
+    computed(engine, step, rows)
+    step.commit()
     engine.cache.verify()
 
 
@@ -81,8 +82,8 @@ def finish(engine, rows, chunk):
 class Cases:
     """Each returns its rows; what a row has not computed itself was hit."""
 
-    def __init__(self, engine, kept, cross):
-        self.engine, self.kept, self.cross = engine, kept, cross
+    def __init__(self, engine, small, kept, cross):
+        self.engine, self.small, self.kept, self.cross = engine, small, kept, cross
 
     def row(self, i, salt, **more):
         return Row(self.engine, self.kept[f'tokens.{i}'].numpy().astype(numpy.uint32), self.kept[f'logits.{i}'].double(), salt, **more)
@@ -139,25 +140,79 @@ class Cases:
     def abort(self):
         row = self.row(2, 'abort')
         while row.left:
-            advance(self.engine, [row], 6, abort=True)
+            step = self.engine.cache.reserve(*entries([row], 6)).check()
+            self.engine.run(step, tokens_of(step, [row]))
+            step.abort()
             advance(self.engine, [row], 6)
         self.engine.cache.finish(row.sequence)
         return [row]
 
+    def in_flight(self):
+        """The next step is reserved and run before the last one is committed."""
+        rows, before = [self.row(i, f'in flight {i}') for i in (2, 0)], None
+        while any(row.left for row in rows):
+            left = [row for row in rows if row.left]
+            step = self.engine.cache.reserve(*entries(left, 8)).check()
+            computed(self.engine, step, left)
+            if before is not None:
+                before.commit()
+            before = step
+        before.commit()
+        for row in rows:
+            self.engine.cache.finish(row.sequence)
+        return rows
+
+    def small_pool(self):
+        """Three requests in a full pool. Who is refused waits; if it is the oldest, the youngest is preempted, or others end."""
+        engine, refused, ballast = self.small, 0, []
+        while True:  # sequences that only take room: nobody computes them, and nobody has their salt
+            ballast.append(Row(engine, self.kept['tokens.2'].numpy().astype(numpy.uint32), self.kept['logits.2'], f'ballast {len(ballast)}'))
+            step = engine.cache.reserve(*entries(ballast[-1:], 1000))
+            if not step:
+                break
+            step.commit()
+        rows = [Row(engine, self.kept[f'tokens.{i}'].numpy().astype(numpy.uint32), self.kept[f'logits.{i}'].double(), f'small {i}')
+                for i in range(3)]
+        while any(row.left for row in rows):
+            left = [row for row in rows if row.left]
+            for row in left:
+                step = engine.cache.reserve(*entries([row], 16))
+                if step:
+                    computed(engine, step, [row])
+                    step.commit()
+                    if not row.left:
+                        engine.cache.finish(row.sequence)
+                    continue
+                refused += 1
+                youngest = next((other for other in reversed(left) if other is not row and 0 < other.at < len(other.tokens)), None)
+                if row is not left[0]:
+                    continue
+                if youngest is not None:
+                    engine.cache.preempt(youngest.sequence)
+                    youngest.at, youngest.first = 0, True
+                else:
+                    engine.cache.finish(ballast.pop().sequence)
+                break  # the oldest takes what became free
+            engine.cache.verify()
+        assert refused > 0, 'nobody was refused'
+        for row in ballast:
+            engine.cache.finish(row.sequence)
+        return rows
+
     def drafts(self):
         """After 20 tokens, steps of four tokens of which 1, 2, 3, 4, 1, ... are right."""
         row, right = self.row(0, 'drafts'), 0
-        whole, row.tokens = row.tokens, row.tokens[:20]
-        asked, symbols = entries([row], 20)
-        step = self.engine.cache.reserve(asked, symbols).check()
-        row.got[:20] = self.engine.run(step, row.tokens)
-        step.commit(whole[20:21])
-        row.at, row.tokens = 20, whole
+        row.tokens, whole = row.tokens[:20], row.tokens
+        while row.left:
+            advance(self.engine, [row], 20)
+        row.tokens = whole
         while row.left > 4:
-            right = right % 4 + 1
-            asked = quire.entries(1)
+            asked, known = quire.entries(1), row.tokens[row.at:row.at + 1]
             asked['sequence'], asked['num_tokens'] = row.sequence, 4
-            step = self.engine.cache.reserve(asked, None).check()
+            if right == 0:  # later ones are known by the commit before
+                asked['symbols_position'], asked['num_symbols'] = row.at, 1
+            right = right % 4 + 1
+            step = self.engine.cache.reserve(asked, known).check()
             proposed = row.tokens[row.at:row.at + 4].copy()
             proposed[right:] = (proposed[right:] + 7) % 64
             row.got[row.at:row.at + right] = self.engine.run(step, proposed)[:right]
@@ -183,15 +238,16 @@ class Cases:
 
     def names(self):
         alone = ['whole', 'chunks', 'decode']
-        return [*alone, 'fault'] if self.cross else [*alone, 'batch', 'hits', 'fork', 'preempt', 'abort', 'drafts', 'fault']
+        return [*alone, 'fault'] if self.cross else [*alone, 'batch', 'hits', 'fork', 'preempt', 'abort', 'in_flight', 'small_pool', 'drafts',
+                                                     'fault']
 
 
 def compare(rows, limit):
     """Rows that were computed: the worst relative L2 over a sequence, and how many first choices differ that must not."""
     worst, differ, count = 0.0, 0, 0
     for row in rows:
-        computed = ~torch.isnan(row.got).all(dim=1)
-        got, want = row.got[computed], row.want[computed]
+        own = ~torch.isnan(row.got).all(dim=1)
+        got, want = row.got[own], row.want[own]
         assert len(got) and not torch.isnan(got).any(), 'NaN: something that nobody wrote was read'
         worst = max(worst, record.relative(got, want))
         top = want.topk(2, dim=1)
@@ -210,8 +266,9 @@ def family_cases(family, dtype):
     model = replaced.prepared(record.opened(family, folder, torch.float32))
     problems, shown = [], []
     limits = {} if cross else {'num_state_branches': 3}
-    with replaced.closing(replaced.Engine(family, model, folder, dtype, **limits)) as engine:
-        cases = Cases(engine, kept, cross)
+    with replaced.closing(replaced.Engine(family, model, folder, dtype, **limits)) as engine, \
+            replaced.closing(replaced.Engine(family, model, folder, dtype, pages=0, max_sequences=64)) as small:
+        cases = Cases(engine, small, kept, cross)
         for name in cases.names():
             engine.encoder = kept.get('encoder.2')
             worst, differ, count = compare(getattr(cases, name)(), limit)

@@ -22,7 +22,7 @@ STATE, CROSS, LATENT = quire.LayerKind.STATE, quire.LayerKind.CROSS, quire.Layer
 class Engine:
     """One model over one pool. `run` computes a step and returns the logits of its tokens, row by row."""
 
-    def __init__(self, family, model, folder, dtype, pages=64, **limits):
+    def __init__(self, family, model, folder, dtype, pages=160, **limits):
         text = json.load(open(os.path.join(folder, 'config.json'), encoding='utf-8'))
         text['dtype'] = str(dtype).split('.')[-1]
         self.family, self.model, self.encoder, self.fault = family, model, None, False
@@ -31,9 +31,10 @@ class Engine:
         for cache in described.layers():
             self.kinds[cache.layer, 'state' if cache.kind == STATE else 'cross' if cache.kind == CROSS else 'tokens'] = cache
         wanted = {'state_dtype': 'fp32'} if dtype == torch.float32 else {}
-        self.config = quire.Config(described, num_pages=pages, **wanted)
+        self.config = quire.Config(described, num_pages=pages, **wanted) if pages else self.smallest(described, wanted)
+        self.encoder_tokens = max(cache.encoder_tokens for cache in self.kinds.values())
         runtime = quire.Runtime()
-        self.cache = quire.Cache(self.config, runtime=runtime, max_sequences=16, checkpoint_interval=16, **limits)
+        self.cache = quire.Cache(self.config, runtime=runtime, checkpoint_interval=16, **limits)
         device = quire.Device(runtime)
         self.stream, self.memory, self.batch = quire.Stream(device), quire.Memory(device, self.config), quire.Batch(self.config)
         self.memory.poison(self.stream)  # what nobody wrote is NaN
@@ -41,6 +42,17 @@ class Engine:
         for module in model.modules():
             if hasattr(module, 'layer_idx'):
                 module.register_forward_pre_hook(lambda at, _: setattr(self, 'layer', at.layer_idx))
+
+    @staticmethod
+    def smallest(described, wanted):
+        """The plan with the fewest pages that has room for one sequence of 96 tokens."""
+        for pages in range(2, 256):
+            try:
+                return quire.Config(described, num_pages=pages, max_model_len=96, **wanted)
+            except quire.Error as error:
+                if error.code != quire.Code.RESOURCE_EXHAUSTED:
+                    raise
+        raise AssertionError('no plan has room')
 
     def place(self, layer, what):
         cache = self.kinds[layer, what]
@@ -93,7 +105,7 @@ class Engine:
         cache, group = self.place(module.layer_idx, 'cross' if cross else 'tokens')
         paged = self.memory.paged_kv(cache.layer, cache.sub)
         query = query[0].transpose(0, 1)
-        if hasattr(module, 'floor_scale') and not module.use_rope:
+        if getattr(module, 'scales_queries', False):
             at = torch.from_numpy(self.batch[0].positions).float()
             query = query * (torch.log1p(torch.floor((at + 1.0) / module.floor_scale)) * module.attn_scale + 1.0)[:, None, None]
         options = {'layer': cache, 'scale': scaling, 'softcap': softcap or 0.0,
@@ -176,6 +188,8 @@ def prepared(model):
     """The model with attention by name, and no masks: quire knows who sees whom."""
     ALL_MASK_ATTENTION_FUNCTIONS.register('quire', lambda *_, **__: None)
     for module in model.modules():
+        if getattr(module, 'attn_temperature_tuning', False):  # by the positions of a cache that it does not have
+            module.attn_temperature_tuning, module.scales_queries = False, not module.use_rope
         if hasattr(module, 'config'):
             module.config._attn_implementation = 'quire'
     return model
