@@ -252,6 +252,27 @@ TEST(Offers, OfStoppedPeersAreQuarantined) {
   p.engine.expect_nothing_left();
 }
 
+// A part of an offer is of no use: the others are not sent any more, and nothing is held.
+TEST(Offers, EndWithOneOfTheirRecords) {
+  Clock clock;
+  FakeStore store(peers());
+  int stores = 0;
+  store.set_script([&](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind == QUIRE_TICKET_STORE && ++stores == 2) fate->held = false, fate->code = QUIRE_UNAVAILABLE;
+  });
+  Prefill p(clock, of({full_layer(), window_layer(40)}), store);
+  const Text text = count_text(1, 321);
+  p.engine.go_on(p.sequence, count_text(1, 320));
+  quire_offer offer{};
+  EXPECT_EQ(p.engine.try_offer(p.sequence, text, &offer, nullptr), QUIRE_OK);
+  for (int turns = 0; turns < 100 && p.engine.stats().offers_in_progress > 0; ++turns) p.engine.run();
+  EXPECT_GT(stores, 2);
+  EXPECT_EQ(p.engine.withdraw(offer), QUIRE_NOT_FOUND);
+  p.engine.expect_nothing_left();
+  EXPECT_EQ(store.num_in_flight(), 0U);
+  EXPECT_TRUE(store.violations().empty());
+}
+
 // Tiers end although offers are not read; a connector that fails ends them.
 TEST(Offers, EndWithTheirTiers) {
   const Text text = count_text(1, 321);

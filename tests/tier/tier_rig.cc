@@ -438,10 +438,6 @@ quire_fetch_id Engine::begin(quire_sequence_id sequence, const Text& text, int64
   return fetch;
 }
 
-quire_fetch_result Engine::fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
-  return wait_for(begin(sequence, text, deadline_ns), sequence, text);
-}
-
 quire_fetch_result Engine::wait_for(quire_fetch_id fetch, quire_sequence_id sequence, const Text& text) {
   quire_fetch_result got{};
   for (int turns = 0; turns < 100000 && got.fetch == 0; ++turns) {

@@ -111,7 +111,9 @@ class Engine {
   std::vector<quire_fetch_result> run();
   quire_fetch_id begin(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
   // A whole fetch. The sequence's bytes are checked.
-  quire_fetch_result fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  quire_fetch_result fetch(quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0) {
+    return wait_for(begin(sequence, text, deadline_ns), sequence, text);
+  }
   // Offers what the sequence has through the first tier, and waits until it can be read.
   quire_offer offer(quire_sequence_id sequence, const Text& text);
   quire_code try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier = 0);
