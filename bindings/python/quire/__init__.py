@@ -110,14 +110,14 @@ from ._tools import Plan, PlanCapacity, PlanGroup, PlanRegion, Replay, plan, rep
 __version__ = _str_of(_lib.quire_version())
 __all__ = [
     "Batch", "Cache", "CacheFlag", "CacheStats", "Capacity", "Code", "Codec", "CodecParams", "CompatLevel", "Compatibility", "Config",
-    "ConfigInfo", "Connector", "ConnectorFlag", "ConnectorHealth", "ConnectorInfo", "ConnectorState", "ConnectorStats", "DType",
-    "Device", "DeviceInfo", "DeviceType", "Entry", "Error", "FetchOutcome", "FetchResult", "FieldRole", "FillKind", "GroupBatch",
-    "GroupInfo", "KVField", "KVScales", "KVView", "Keep", "Layer", "LayerFlag", "LayerKind", "LayerPlace", "LogLevel", "Lowering",
-    "Memory", "Miss", "Model", "ModelInfo", "Offer", "OfferInfo", "PagedKV", "PagedState", "Peer", "PinInfo", "Plan", "PlanCapacity", "PlanFlag", "PlanGroup",
+    "ConfigInfo", "Connector", "ConnectorFlag", "ConnectorHealth", "ConnectorInfo", "ConnectorState", "ConnectorStats", "DType", "Device",
+    "DeviceInfo", "DeviceType", "Entry", "Error", "FetchOutcome", "FetchResult", "FieldRole", "FillKind", "GroupBatch", "GroupInfo",
+    "KVField", "KVScales", "KVView", "Keep", "Layer", "LayerFlag", "LayerKind", "LayerPlace", "LogLevel", "Lowering", "Memory", "Miss",
+    "Model", "ModelInfo", "Offer", "OfferInfo", "PagedKV", "PagedState", "Peer", "PinInfo", "Plan", "PlanCapacity", "PlanFlag", "PlanGroup",
     "PlanRegion", "ProbeInfo", "ProbeResult", "Refusal", "RegionInfo", "Replay", "Result", "Runtime", "RuntimeFlag", "SequenceFlag",
-    "SequenceInfo", "SessionInfo", "Source", "StateKind", "StateMode", "StateTensor", "StateView", "Step", "StepInfo", "Stream",
-    "Tensor", "Tier", "TierStats", "Tiers", "TiersStats", "Unit", "VllmFlag", "dtype_of", "entries", "library_path", "metrics",
-    "outcomes", "plan", "refusal_text", "replay", "restore_session", "save_session",
+    "SequenceInfo", "SessionInfo", "Source", "StateKind", "StateMode", "StateTensor", "StateView", "Step", "StepInfo", "Stream", "Tensor",
+    "Tier", "TierStats", "Tiers", "TiersStats", "Unit", "VllmFlag", "dtype_of", "entries", "library_path", "metrics", "outcomes", "plan",
+    "refusal_text", "replay", "restore_session", "save_session",
 ]
 for _name in __all__:  # help() and messages name what users import
     if getattr(globals()[_name], "__module__", "").startswith("quire._"):

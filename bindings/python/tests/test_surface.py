@@ -44,7 +44,8 @@ ELSEWHERE = {
 }
 SAID_BY = {
     "quire_plan_options": quire.Config, "quire_cache_options": quire.Cache, "quire_runtime_options": quire.Runtime,
-    "quire_tiers_options": quire.Tiers, "quire_tier": quire.Tier, "quire_peer": quire.Peer, "quire_batch_options": quire.Batch, "quire_layer": quire.Layer,
+    "quire_tiers_options": quire.Tiers, "quire_tier": quire.Tier, "quire_peer": quire.Peer, "quire_batch_options": quire.Batch,
+    "quire_layer": quire.Layer,
     "quire_export": quire.Memory.tensor, "quire_segment_query": quire.Config.segments, "quire_session_options": quire.save_session,
     "quire_fill": quire.Step.fill, "quire_attention": quire.Stream.attention, "quire_kv_append": quire.Stream.kv_append,
     "quire_gated_delta": quire.Stream.gated_delta, "quire_conv1d": quire.Stream.conv1d, "quire_selective_scan": quire.Stream.selective_scan,
