@@ -181,16 +181,16 @@ ROW(quire_fetch_begin_peer) {
   call.bad("sequence", {0, 77}, QUIRE_NOT_FOUND);
   call.bad("deadline_ns", {UINT64_MAX, uint64_t{1} << 63}, QUIRE_INVALID_ARGUMENT);
   quire_tiers* const made = tiers.make(rig);
-  const auto begin = [&](const quire_peer& from) {
+  const auto begin = [&](const quire_peer& from, quire_error* err) {
     return quire_fetch_begin_peer(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &from, &fetch, err);
   };
   quire_peer bad = peer;
   bad.tier = 1;
-  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "peer.tier: 1 of 1", begin(bad));
+  EXPECT_FAILS(QUIRE_OUT_OF_RANGE, "peer.tier: 1 of 1", begin(bad, err));
   bad = peer;
   bad.address = {nullptr, 0};
-  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "peer.address", begin(bad));
-  EXPECT_WORKS(begin(peer));
+  EXPECT_FAILS(QUIRE_INVALID_ARGUMENT, "peer.address", begin(bad, err));
+  EXPECT_WORKS(begin(peer, err));
   const quire_sequence_id sequence = opened(rig);
   EXPECT_WORKS(quire_fetch_begin_peer(made, sequence, kPrompt.data(), 1, 0, &peer, &fetch, err));
   call(made, sequence, kPrompt.data(), uint64_t{1}, int64_t{0}, &peer, &fetch);
