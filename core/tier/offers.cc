@@ -130,7 +130,7 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
     throw;
   }
   Tier& tier = *state_.tiers[t];
-  if (added.ok() && tier.bytes_in_stores + offer->bytes > tier.max_store_bytes()) {
+  if (added.ok() && !tier.has_room(offer->bytes)) {
     added = fail(QUIRE_RESOURCE_EXHAUSTED, "offers: %llu bytes, %llu are offered already, and max_store_bytes is %llu",
                  static_cast<unsigned long long>(offer->bytes), static_cast<unsigned long long>(tier.bytes_in_stores),
                  static_cast<unsigned long long>(tier.max_store_bytes()));

@@ -184,8 +184,11 @@ TEST(Offers, AreRefusedWhereTheyCannotBe) {
   o.max_store_bytes = 4096;
   Prefill small(clock, o, store);
   small.engine.go_on(small.sequence, count_text(1, 320));
+  const quire_offer alone = small.engine.offer(small.sequence, text);
   EXPECT_EQ(small.engine.try_offer(small.sequence, text, &offer, &message), QUIRE_RESOURCE_EXHAUSTED);
   EXPECT_NE(message.find("max_store_bytes is 4096"), std::string::npos) << message;
+  EXPECT_EQ(small.engine.withdraw(alone), QUIRE_OK);
+  small.engine.settle();
   small.engine.expect_nothing_left();
 }
 

@@ -61,7 +61,7 @@ typedef struct quire_tier {
    * them. What is in flight is held, so it is missing in the pool.
    * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
    * if that is less.
-   * Of peers: bytes of all offers; 0 = a quarter of the pool. */
+   * Of peers: bytes of all offers; one that is alone may exceed it. 0 = a quarter of the pool. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
