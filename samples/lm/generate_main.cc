@@ -1,4 +1,7 @@
 // quire_generate: text from a published checkpoint.
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -220,9 +223,17 @@ void generate(const lm::GenerateOptions& options) {
   if (options.json) print_json({{"all", stats_json(session)}});
 }
 
+// Activations of a step are freed and needed again in the next one: they stay with the process.
+void keep_freed_memory() {
+  constexpr int kLargest = 1 << 30;
+  ::mallopt(M_MMAP_THRESHOLD, kLargest);
+  ::mallopt(M_TRIM_THRESHOLD, kLargest);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   int status = 0;
   const std::optional<lm::GenerateOptions> options = lm::read_options(argc, argv, &status);
   if (!options) return status;
