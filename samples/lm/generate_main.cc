@@ -191,6 +191,7 @@ void run_chat(lm::Session& session, lm::StatusLine& status) {
     }
     const std::vector<int32_t> asked = chat.turn(text);
     tokens.insert(tokens.end(), asked.begin(), asked.end());
+    const size_t prompt = tokens.size();
     lm::Request request = session.request(tokens);
     request.stops.push_back(chat.stop());
     const size_t number = session.scheduler().submit(std::move(request));
@@ -202,9 +203,8 @@ void run_chat(lm::Session& session, lm::StatusLine& status) {
       tokens.insert(tokens.end(), end.begin(), end.end());
       if (status.is_shown()) {
         std::fprintf(stderr, "\x1b[2m%llu of %zu tokens hit, first token after %.3f s; %s\x1b[0m\n",
-                     static_cast<unsigned long long>(output.hit_tokens),
-                     asked.size() + tokens.size(), output.first_token_s,
-                     lm::summary(session.scheduler(), session.kv()).c_str());
+                     static_cast<unsigned long long>(output.hit_tokens), prompt,
+                     output.first_token_s, lm::summary(session.scheduler(), session.kv()).c_str());
       }
     }
   }
