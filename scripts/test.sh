@@ -12,9 +12,10 @@
 #     mutants    five bugs that some test must catch, other ones with every commit
 #     gpu        the modules of the GPU drivers, and what can be said of them without a GPU
 #     aarch64    not in CI: unit and conformance tests of the cross build for 64-bit Arm, under QEMU (scripts/setup.sh --aarch64)
+#     recorded   not in CI: transformers, from PyPI, makes the logits of tests/golden/data/lm again, and computes them over quire's caches
 #   scripts/test.sh --full           all stages and what is too long for CI: random tests that go on longer, repeated with new
 #                                    seeds, two hours of stamps, every test in every preset, the second compiler without sanitizers, clang-tidy over
-#                                    every unit, libFuzzer, two builds that must be equal, all GPU targets, valgrind
+#                                    every unit, libFuzzer, two builds that must be equal, recorded logits, all GPU targets, valgrind
 #   scripts/test.sh --mutants        all mutants
 # Prints how far a stage is, then each stage's share of the time, then as its last line "N passed, M failed"; exits with 0
 # when M is 0. N counts the entries of every ctest run and the checks of the tree. Logs: build/logs/<stage>.log.
@@ -22,7 +23,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 ci_stages="format tests installed stamps tidy asan tsan mutants gpu"
-other_stages="aarch64"
+other_stages="aarch64 recorded"
 full=0
 stages=""
 usage() { echo "test: $1 (known: --stage NAME, --full, --mutants; stages: $ci_stages ci $other_stages)" >&2; exit 2; }
@@ -297,12 +298,27 @@ stage_aarch64() {
   build aarch64 "${unity[@]}" && tests aarch64
 }
 
+stage_recorded() {
+  local python=${QUIRE_LM_PYTHON:-build/lm-python/bin/python3} imports='import cffi, numpy, safetensors, torch, transformers'
+  if [ -z "${QUIRE_LM_PYTHON:-}" ] && ! "$python" -c "$imports" 2>/dev/null; then
+    echo "== packages from PyPI"
+    { python3 -m venv build/lm-python && build/lm-python/bin/pip install -q -r tests/lm/requirements.txt; } >"$logs/recorded-packages.log" 2>&1
+  fi
+  if "$python" -c "$imports" 2>/dev/null; then
+    check recorded "$python" tests/lm/record.py --check tests/golden/data/lm --box samples/lm/box/model --parts
+    build_release && check parity env QUIRE_LIBRARY="$PWD/build/release/lib/libquire.so.0" PYTHONPATH=bindings/python "$python" tests/lm/parity.py
+  else
+    skip recorded "$python has no torch, transformers, safetensors and cffi, or PyPI cannot be reached"
+  fi
+}
+
 longer() {  # what only --full does
   build dev && tests dev "${repeat[@]}"
   build clang && tests clang "${repeat[@]}"
   build fuzz && tests fuzz
   stage_aarch64
   check twice tests/install/twice.sh .
+  stage_recorded
   if command -v valgrind >/dev/null; then check valgrind memcheck; else skip valgrind "valgrind is not installed"; fi
 }
 

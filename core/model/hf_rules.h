@@ -58,7 +58,7 @@ inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of thei
 inline constexpr uint32_t kIndexed = 128;    // latent rows are chosen by index keys
 inline constexpr uint32_t kTwice = 256;      // two attentions in each layer
 inline constexpr uint32_t kSomeMlp = 1024;   // layers may be without attention
-inline constexpr uint32_t kDelta = 4096;     // layers may be gated delta nets, beside windows
+inline constexpr uint32_t kDelta = 4096;     // layers may be gated delta nets, next to windows
 inline constexpr uint32_t kStages = 2048;    // drafts are counted as stages of DSpark
 inline constexpr uint32_t kDrafts = 512;     // the layers that draft, of a config that describes them beside the others
 

@@ -270,6 +270,9 @@ ROWS = (
            ((r'embed_positions', around(0.0, 0.4)), (r'embed_tokens|proj_out', around(0.0, 0.35))), common={}),
 )
 TABLE = {family.name: family for family in ROWS}
+# The trained model of samples/lm/box: what it is asked is recorded, too. The first two share their first turn.
+BOX = Family('box', 'LaraMiniForCausalLM', 'LaraMiniConfig', 'trained by samples/lm/box/train.py', {'num_experts': 4})
+ASKED = (('What is padding?', 'And what is a miss?'), ('What is padding?', 'Thank you'), ('What is the licence of quire?',))
 
 
 

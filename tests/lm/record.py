@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""record.py [--out DIR] [--check DIR] [--parts] [FAMILY...]: tiny random checkpoints of families, and the logits of transformers for them.
+"""record.py [--out DIR] [--check DIR] [--box DIR] [--parts] [FAMILY...]: tiny random checkpoints of families, and the logits of transformers for them.
 
 Needs torch, transformers and safetensors from PyPI. A second run with the same versions gives the same files, byte for byte.
 
   --out DIR    writes DIR/FAMILY/{config.json,model.safetensors,expected.safetensors}
   --check DIR  makes the same again and compares with what DIR holds: weights bit by bit, logits to 1e-6 (processors round differently)
+  --box DIR    writes DIR/expected.safetensors: answers of the trained model there and their logits; with --check it compares them
   --parts      prints what token 0 and every special part of a family change in the last rows; ends with 1 if one changes too little
 
 The yardstick is the class of transformers itself with the weights of bf16 widened to float64: the whole sequence in one forward, without
@@ -167,6 +168,35 @@ def logits(family, model, tokens, encoder, dtype):
         return model(**inputs, use_cache=False).logits[0].to(torch.float64)
 
 
+def box(folder):
+    """Tensors of the trained model: greedy answers to a few questions, as one sequence of turns each."""
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(os.path.join(folder, 'tokenizer.json'))
+    end = tokenizer.token_to_id('<|im_end|>')
+    exact, single = (opened(families.BOX, folder, dtype) for dtype in (torch.float64, torch.float32))
+    tensors, worst = {}, 0.0
+    for i, questions in enumerate(families.ASKED):
+        ids = []
+        for question in questions:
+            ids += tokenizer.encode(f'<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n').ids
+            for _ in range(64):
+                ids.append(int(logits(families.BOX, exact, torch.tensor(ids), None, torch.float64)[-1].argmax()))
+                if ids[-1] == end:
+                    break
+            ids += tokenizer.encode('\n').ids
+        tokens = torch.tensor(ids, dtype=torch.int32)
+        want = logits(families.BOX, exact, tokens, None, torch.float64)
+        worst = max(worst, relative(logits(families.BOX, single, tokens, None, torch.float32), want))
+        tensors[f'tokens.{i}'], tensors[f'logits.{i}'] = tokens, want.to(torch.float32)
+        print(tokenizer.decode(ids, skip_special_tokens=False))
+    return tensors, described(families.BOX, worst)
+
+
+def described(family, worst):
+    return {'transformers': transformers.__version__, 'torch': torch.__version__.split('+')[0], 'class': family.model_class.__name__,
+            'seed': str(SEED), 'dtype': 'float64', 'fp32_error': f'{worst:.1e}'}
+
+
 def relative(got, want):
     return float(((got - want).norm() / want.norm()))
 
@@ -184,9 +214,7 @@ def record(family, folder):
         tensors[f'tokens.{i}'], tensors[f'logits.{i}'] = ids, want.to(torch.float32)
         if encoder is not None:
             tensors[f'encoder.{i}'] = encoder
-    write_safetensors(os.path.join(folder, 'expected.safetensors'), tensors, {
-        'transformers': transformers.__version__, 'torch': torch.__version__.split('+')[0], 'class': family.model_class.__name__,
-        'seed': str(SEED), 'dtype': 'float64', 'fp32_error': f'{worst:.1e}'})
+    write_safetensors(os.path.join(folder, 'expected.safetensors'), tensors, described(family, worst))
     size = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
     print(f'{family.name:16} {family.model_class.__name__:32} {size:7} bytes  fp32_error {worst:.1e}', flush=True)
     assert size <= 200 * 1024, f'{family.name}: {size} bytes are too many'
@@ -235,30 +263,46 @@ def compare(family, kept, folder):
         fields = sorted(key for key in configs[0].keys() | configs[1].keys() if configs[0].get(key) != configs[1].get(key))
         print(f'{family.name}: config.json has other fields now: {", ".join(fields)}')  # versions add fields; logits decide
     old, new = (load_file(os.path.join(path, 'expected.safetensors')) for path in (kept, folder))
-    if old.keys() != new.keys():
-        return problems + [f'{family.name}: other tensors in expected.safetensors']
-    for name in sorted(old):
-        error = relative(new[name].double(), old[name].double())
-        if error > (1e-6 if name.startswith('logits') else 0):
-            problems.append(f'{family.name}: {name} differs by {error:.1e}')
-    return problems
+    return problems + compare_tensors(family, old, new)
+
+
+def compare_tensors(family, old, new):
+    if {name: tensor.shape for name, tensor in old.items()} != {name: tensor.shape for name, tensor in new.items()}:
+        return [f'{family.name}: other tensors in expected.safetensors']
+    errors = {name: relative(new[name].double(), old[name].double()) for name in sorted(old)}
+    return [f'{family.name}: {name} differs by {error:.1e}' for name, error in errors.items()
+            if error > (1e-6 if name.startswith('logits') else 0)]
+
+
+def record_box(folder, checked):
+    """Writes what the trained model says, or compares it with what is there."""
+    tensors, metadata = box(folder)
+    path = os.path.join(folder, 'expected.safetensors')
+    if checked:
+        return compare_tensors(families.BOX, load_file(path), tensors)
+    write_safetensors(path, tensors, metadata)
+    print(f'{path}: {os.path.getsize(path)} bytes  fp32_error {metadata["fp32_error"]}')
+    return []
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument('--out')
     arguments.add_argument('--check')
+    arguments.add_argument('--box')
     arguments.add_argument('--parts', action='store_true')
     arguments.add_argument('families', nargs='*', metavar='FAMILY')
     asked = arguments.parse_args()
-    if not (asked.out or asked.check or asked.parts):
-        arguments.error('one of --out, --check and --parts is needed')
+    if not (asked.out or asked.check or asked.parts or asked.box):
+        arguments.error('one of --out, --check, --box and --parts is needed')
     torch.set_num_threads(1)
     unknown = set(asked.families) - set(families.TABLE)
     if unknown:
         arguments.error(f'unknown family {", ".join(sorted(unknown))}; known: {" ".join(families.TABLE)}')
     chosen = [families.TABLE[name] for name in asked.families or families.TABLE]
-    problems = []
+    problems = record_box(asked.box, asked.check) if asked.box else []
+    if asked.box and not (asked.out or asked.check or asked.parts):
+        chosen = []
     with tempfile.TemporaryDirectory() as scratch:
         for family in chosen:
             folder = os.path.join(asked.out or scratch, family.name)

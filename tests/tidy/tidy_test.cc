@@ -201,6 +201,8 @@ TEST(Blobs, LargerOnesAreRefused) {
   EXPECT_CLEAN(large_blobs({"tests/golden/a.json", std::string(256 * 1024, 'x')}));
   EXPECT_CLEAN(large_blobs({"tests/golden/data/a.json", std::string(512 * 1024, 'x')}));
   expect_line(large_blobs({"tests/golden/data/a.json", std::string(512 * 1024 + 1, 'x')}), 0);
+  EXPECT_CLEAN(large_blobs({"samples/lm/box/model/a.safetensors", std::string(6 * 1024 * 1024, 'x')}));
+  expect_line(large_blobs({"samples/lm/box/model/a.safetensors", std::string(6 * 1024 * 1024 + 1, 'x')}), 0);
 }
 
 TEST(DeadFiles, AreNone) { EXPECT_CLEAN(dead_files(tree())); }

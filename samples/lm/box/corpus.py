@@ -24,7 +24,8 @@ def bare(term):
 def read(path):
     """Pairs of a question and an answer, the held-out pairs apart."""
     pairs, held_out, questions, term = [], [], [], None
-    for number, line in enumerate(path.read_text(encoding='utf-8').splitlines(), 1):
+    joined = path.read_text(encoding='utf-8').replace('\n   ', ' ')  # a line that is indented goes on
+    for number, line in enumerate(joined.splitlines(), 1):
         kind, text = line[:3], line[3:].strip()
         if kind == 'Q: ':
             questions.append(text)
