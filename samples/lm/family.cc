@@ -46,6 +46,7 @@ const std::vector<FamilyRow>& table() {
       {"falcon_h1", make_falcon_h1},
       {"jamba", make_jamba},
       {"lfm2", make_lfm2},
+      {"whisper", make_whisper, {"proj_out."}},
   };
   return rows;
 }
@@ -104,6 +105,10 @@ const FamilyRow& family_of(const ModelConfig& config) {
   for (const FamilyRow& row : table())
     known += (known.empty() ? "" : ", ") + std::string(row.model_type);
   config.fail("model_type", "this engine knows " + known);
+}
+
+int64_t Family::encoder_tokens(const Matrix&) const {
+  throw Error("this model has no encoder, so that a sequence has no input for one");
 }
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights)

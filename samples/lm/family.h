@@ -34,6 +34,8 @@ class Family {
   // One row per row of hidden: a logit for each token of the vocabulary.
   virtual Matrix logits(const Matrix& hidden) = 0;
   virtual int64_t vocabulary() const = 0;
+  // Rows that the encoder makes of this input, for models that have one.
+  virtual int64_t encoder_tokens(const Matrix& input) const;
 };
 
 // What most families share: a table of tokens, a final norm, and a head that may be tied to the
@@ -73,6 +75,7 @@ std::unique_ptr<Family> make_nemotron_h(const ModelConfig& config, const Weights
 std::unique_ptr<Family> make_falcon_h1(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_jamba(const ModelConfig& config, const Weights& weights);
 std::unique_ptr<Family> make_lfm2(const ModelConfig& config, const Weights& weights);
+std::unique_ptr<Family> make_whisper(const ModelConfig& config, const Weights& weights);
 
 struct FamilyRow {
   const char* model_type;  // of config.json

@@ -125,5 +125,9 @@ bool Kv::has_states() const {
   return std::any_of(layers_.begin(), layers_.end(),
                      [](const quire_layer& l) { return l.kind == QUIRE_LAYER_STATE; });
 }
+bool Kv::has_encoder() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const quire_layer& l) { return l.kind == QUIRE_LAYER_CROSS; });
+}
 
 }  // namespace lm

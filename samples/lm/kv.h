@@ -64,6 +64,7 @@ class Kv {
   const quire_layer& cross_of(int64_t layer) const;
   const quire_layer& state_of(int64_t layer) const;
   bool has_states() const;
+  bool has_encoder() const;
 
   // Tests: every attention reads a wrong first block, and states begin with zero.
   void break_tables(bool wrong) { tables_are_wrong_ = wrong; }

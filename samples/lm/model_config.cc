@@ -1,5 +1,6 @@
 #include "model_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kMaxDepth = 64;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 
 void set_dtype(json& object, const std::string& dtype) {
@@ -23,6 +25,46 @@ void set_dtype(json& object, const std::string& dtype) {
     if (value.is_object() && name.ends_with("_config") && name != "quantization_config")
       set_dtype(value, dtype);
   }
+}
+
+// A number without an end, as a float can hold it.
+constexpr const char* kEndless = "3e38";
+
+// Python writes Infinity and NaN, which JSON has not.
+std::string without_literals(std::string_view text) {
+  constexpr std::pair<std::string_view, const char*> kLiterals[] = {{"Infinity", kEndless},
+                                                                    {"NaN", "null"}};
+  std::string plain;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto literal = std::find_if(
+        std::begin(kLiterals), std::end(kLiterals),
+        [&](const auto& known) { return !in_string && text.substr(i).starts_with(known.first); });
+    if (literal != std::end(kLiterals)) {
+      plain += literal->second;
+      i += literal->first.size() - 1;
+      continue;
+    }
+    plain += text[i];
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) plain += text[++i];
+  }
+  return plain;
+}
+
+// transformers 5 writes {"__float__": "Infinity"} for the same.
+void unwrap_floats(json& value, const std::string& name, int depth = 0) {
+  if (depth > kMaxDepth)
+    throw Error(name + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+  if (value.is_object() && value.size() == 1 && value.contains("__float__")) {
+    const json tag = value["__float__"];
+    if (tag == "Infinity") value = json::parse(kEndless);
+    if (tag == "-Infinity") value = json::parse(std::string("-") + kEndless);
+    if (tag == "NaN") value = nullptr;
+    return;
+  }
+  if (!value.is_structured()) return;
+  for (json& inner : value) unwrap_floats(inner, name, depth + 1);
 }
 
 }  // namespace
@@ -41,8 +83,9 @@ ModelConfig ModelConfig::open(const std::filesystem::path& path) {
 }
 
 ModelConfig ModelConfig::parse(std::string_view text, std::string name) {
-  auto root = std::make_shared<const json>(json::parse(text, nullptr, false));
+  auto root = std::make_shared<json>(json::parse(without_literals(text), nullptr, false));
   if (!root->is_object()) throw Error(name + ": no JSON object");
+  unwrap_floats(*root, name);
   const json* at = root.get();
   return {std::move(root), at, std::move(name)};
 }

@@ -37,7 +37,9 @@ quire_tensor vector_of(std::span<const float> v) {
 
 }  // namespace
 
-Pass::Pass(Kv& kv, const quire::StepView& step, std::span<const int32_t> ids) : kv_(kv), ids_(ids) {
+Pass::Pass(Kv& kv, const quire::StepView& step, std::span<const int32_t> ids,
+           std::span<const Matrix* const> encoder_inputs)
+    : kv_(kv), ids_(ids), encoder_inputs_(encoder_inputs) {
   kv.batch().fill(step);
   const auto groups = kv.batch().groups();
   batches_.assign(groups.begin(), groups.end());

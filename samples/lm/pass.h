@@ -50,13 +50,17 @@ struct Scan {
 class Pass {
  public:
   // Lays out the step's arrays and executes its zeroes and copies. ids: the step's tokens.
-  Pass(Kv& kv, const quire::StepView& step, std::span<const int32_t> ids);
+  // encoder_inputs: of the sequences that begin with this step.
+  Pass(Kv& kv, const quire::StepView& step, std::span<const int32_t> ids,
+       std::span<const Matrix* const> encoder_inputs = {});
 
   int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
   std::span<const int32_t> ids() const { return ids_; }
   std::span<const int32_t> positions() const;
   // Row r of the step has tokens [indptr[r], indptr[r + 1]).
   std::span<const int32_t> indptr() const;
+  // Models with an encoder: its inputs for the rows at position 0; NULL = none was given.
+  std::span<const Matrix* const> encoder_inputs() const { return encoder_inputs_; }
 
   // Writes keys and values of these tokens into the cache of a layer, then attends to all that the
   // layer sees: causal, window, chunk and soft cap are those of the plan's layer.
@@ -89,6 +93,7 @@ class Pass {
 
   Kv& kv_;
   std::span<const int32_t> ids_;
+  std::span<const Matrix* const> encoder_inputs_;
   std::vector<quire_batch> batches_;             // by group
   std::vector<std::vector<int32_t>> wrong_ids_;  // tests: what the batches point to instead
 };

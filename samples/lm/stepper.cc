@@ -19,6 +19,7 @@ Live Stepper::fork(const Live& parent) const {
   Live child;
   child.sequence = parent.sequence.fork();
   child.tokens = parent.tokens;
+  child.encoder_input = parent.encoder_input;
   refresh(child);
   return child;
 }
@@ -48,7 +49,8 @@ Flight Stepper::reserve(std::span<const Ask> asks) const {
     entry.num_symbols = end > live.known ? static_cast<uint32_t>(end - live.known) : 0;
     entry.num_tokens = ask.tokens;
     entry.flags = ask.flags;
-    entry.encoder_tokens = ask.encoder_tokens;
+    if (live.reserved == 0 && live.encoder_input)
+      entry.encoder_tokens = static_cast<uint64_t>(family_.encoder_tokens(*live.encoder_input));
     for (uint64_t p = live.known; p < end; ++p)
       symbols.push_back(static_cast<quire_symbol>(live.tokens[p]));
     entries.push_back(entry);
@@ -79,7 +81,11 @@ void Stepper::run(Flight& flight, Logits wanted) const {
 }
 
 void Stepper::run(Flight& flight, std::span<const uint32_t> wanted) const {
-  const Pass pass(kv_, flight.step, flight.ids);
+  std::vector<const Matrix*> inputs;
+  for (const StepRow& row : flight.rows) {
+    if (row.position == 0) inputs.push_back(row.live->encoder_input.get());
+  }
+  const Pass pass(kv_, flight.step, flight.ids, inputs);
   const Matrix hidden = family_.forward(pass);
   std::vector<int64_t> tails;
   int64_t end = 0;

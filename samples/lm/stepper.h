@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -15,17 +16,17 @@ struct Live {
   quire::Sequence sequence;
   std::vector<int32_t> tokens;
   uint64_t committed = 0;
-  uint64_t reserved = 0;    // the tokens of steps in flight are counted
-  uint64_t known = 0;       // symbols that the cache knows
-  uint64_t hit_tokens = 0;  // of the last match
+  uint64_t reserved = 0;                        // the tokens of steps in flight are counted
+  uint64_t known = 0;                           // symbols that the cache knows
+  uint64_t hit_tokens = 0;                      // of the last match
+  std::shared_ptr<const Matrix> encoder_input;  // of models with an encoder
 };
 
 // What a sequence wants of a step: some of its tokens that have not been reserved.
 struct Ask {
   Live* live = nullptr;
   uint32_t tokens = 0;
-  uint32_t flags = 0;           // QUIRE_ENTRY_*
-  uint64_t encoder_tokens = 0;  // cross attention, first step of a sequence
+  uint32_t flags = 0;  // QUIRE_ENTRY_*
 };
 
 // A row of a step: what the cache admitted of an ask.

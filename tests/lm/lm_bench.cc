@@ -18,6 +18,11 @@ Recorded::Recorded(const std::filesystem::path& from) : folder(from) {
     std::memcpy(sequence.data(), ids->second.data, sequence.size() * sizeof(int32_t));
     lm::Matrix& wanted = logits.emplace_back(rows->second.shape.at(0), rows->second.shape.at(1));
     rows->second.widen(0, wanted.data);
+    const auto input = file.tensors.find("encoder." + std::to_string(i));
+    if (input == file.tensors.end()) continue;
+    lm::Matrix features(input->second.shape.at(0), input->second.shape.at(1));
+    input->second.widen(0, features.data);
+    encoder_inputs.push_back(std::make_shared<const lm::Matrix>(std::move(features)));
   }
   if (tokens.size() < 3) throw lm::Error(from.string() + ": fewer than three recorded sequences");
   const auto& [first, second] = std::tie(tokens[0], tokens[1]);
@@ -46,7 +51,9 @@ void Score::add(std::span<const float> got, std::span<const float> wanted, doubl
 
 Track Bench::track(size_t index, std::string_view salt) const {
   const std::vector<int32_t>& tokens = recorded_.tokens[index];
-  return {index, stepper_.begin(tokens, salt), tokens.size()};
+  Track track{index, stepper_.begin(tokens, salt), tokens.size()};
+  if (!recorded_.encoder_inputs.empty()) track.live.encoder_input = recorded_.encoder_inputs.at(index);
+  return track;
 }
 
 lm::Flight Bench::reserve(std::span<Track* const> tracks, uint32_t tokens, uint32_t flags) const {

@@ -17,7 +17,8 @@ struct Recorded {
   std::filesystem::path folder;
   std::vector<std::vector<int32_t>> tokens;
   std::vector<lm::Matrix> logits;
-  size_t shared = 0;  // tokens that the first two sequences have in common
+  std::vector<std::shared_ptr<const lm::Matrix>> encoder_inputs;  // of models with an encoder
+  size_t shared = 0;                                              // tokens that the first two sequences have in common
 };
 
 // What the rows of one case add up to.
@@ -82,6 +83,7 @@ struct Case {
   void (*prepare)(lm::KvSettings& settings);  // NULL = as they are
   void (*play)(Bench& bench);
   bool only_states = false;  // of models with recurrent layers
+  bool only_reuse = false;   // of models whose prefixes are shared: those without an encoder
 };
 std::span<const Case> cases();
 

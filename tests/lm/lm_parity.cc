@@ -63,6 +63,7 @@ class Suite {
       if (settings.pages != 0) find_pages(settings, model_.config);
       Bench bench(model_, recorded_, settings, type.bar);
       if (one.only_states && !bench.kv().has_states()) return;
+      if (one.only_reuse && bench.kv().has_encoder()) return;
       one.play(bench);
       report(type, one.name, bench.score(), bench.score().passes(type.bar));
     } catch (const std::exception& failure) {

@@ -17,11 +17,9 @@
 // groups by the sum of their two best, then the best experts of the chosen groups.
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
-#include "experts.h"
 #include "family.h"
+#include "group_router.h"
 #include "rope.h"
 
 namespace lm {
@@ -117,66 +115,6 @@ class LatentAttention {
   std::vector<Linear> keys_;  // by head
   std::vector<Linear> values_;
   Linear out_;
-};
-
-class GroupRouter {
- public:
-  GroupRouter() = default;
-  GroupRouter(const ModelConfig& config, const Weights& w, int64_t hidden)
-      : experts_(num_experts_of(config)),
-        chosen_(num_chosen_of(config, experts_)),
-        groups_(config.size("n_group", 1)),
-        chosen_groups_(config.size("topk_group", 1)),
-        scale_(config.number("routed_scaling_factor", 1)),
-        normalise_(config.flag("norm_topk_prob", true)),
-        scores_(w.linear("gate", hidden, experts_)),
-        bias_(w.vector("gate.e_score_correction_bias", experts_)) {
-    if (experts_ % groups_ != 0) config.fail("n_group", "must divide n_routed_experts");
-    if (chosen_groups_ > groups_) config.fail("topk_group", "must be at most n_group");
-    if (chosen_ > chosen_groups_ * (experts_ / groups_))
-      config.fail("num_experts_per_tok", "the chosen groups have fewer experts");
-  }
-
-  std::vector<Choice> operator()(const Matrix& x) const {
-    Matrix scores = scores_(x);
-    for (float& s : scores.data) s = sigmoid(s);
-    std::vector<Choice> choices;
-    for (int64_t r = 0; r < x.rows; ++r) choices.push_back(choose(scores.row(r)));
-    return choices;
-  }
-
- private:
-  Choice choose(std::span<const float> scores) const {
-    const int64_t size = experts_ / groups_;
-    std::vector<float> biased(scores.begin(), scores.end());
-    for (size_t e = 0; e < biased.size(); ++e) biased[e] += bias_[e];
-    std::vector<float> of_group;
-    for (int64_t g = 0; g < groups_; ++g) {
-      const auto members =
-          std::span(biased).subspan(static_cast<size_t>(g * size), static_cast<size_t>(size));
-      float sum = 0;
-      for (const int64_t e : top_k(members, std::min<int64_t>(2, size)))
-        sum += members[static_cast<size_t>(e)];
-      of_group.push_back(sum);
-    }
-    std::vector<float> allowed(biased.size(), -std::numeric_limits<float>::infinity());
-    for (const int64_t g : top_k(of_group, chosen_groups_))
-      std::copy_n(biased.begin() + g * size, size, allowed.begin() + g * size);
-    Choice choice{top_k(allowed, chosen_), {}};
-    for (const int64_t e : choice.experts) choice.shares.push_back(scores[static_cast<size_t>(e)]);
-    const float sum = std::accumulate(choice.shares.begin(), choice.shares.end(), 0.0F);
-    for (float& share : choice.shares) share *= scale_ / (normalise_ ? sum + 1e-20F : 1);
-    return choice;
-  }
-
-  int64_t experts_ = 0;
-  int64_t chosen_ = 0;
-  int64_t groups_ = 1;
-  int64_t chosen_groups_ = 1;
-  float scale_ = 1;
-  bool normalise_ = true;
-  Linear scores_;
-  std::vector<float> bias_;
 };
 
 class DeepSeekV3 : public Decoder {
