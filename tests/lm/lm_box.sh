@@ -28,18 +28,15 @@ rows += [{'id': f'other{i}', 'user': f'What is a {word}?', 'temperature': i % 2 
          for i, word in enumerate(('checkpoint', 'group', 'pin', 'pool'))]
 print('\n'.join(json.dumps(row) for row in rows))
 END
-# texts FILE: id, sample and text of every answer, sorted.
-texts() { python3 -c '
+cat >"$work/texts.py" <<'END'
 import json, sys
-print("\n".join(sorted(f"{r["id"]}.{r["sample"]} {r["text"]}" for r in map(json.loads, open(sys.argv[1])) if "id" in r)))' "$1" 2>/dev/null ||
-  python3 -c "
-import json, sys
-print('\n'.join(sorted('%s.%s %s' % (r['id'], r['sample'], r['text']) for r in map(json.loads, open(sys.argv[1])) if 'id' in r)))" "$1"; }
+print('\n'.join(sorted(f"{row['id']}.{row['sample']} {row['text']}" for row in map(json.loads, open(sys.argv[1])) if 'id' in row)))
+END
 run() {  # run NAME OPTION...
   local name=$1
   shift
   "$generate" --model "$model" --requests "$work/requests" --max-tokens 40 --json "$@" >"$work/$name.json" || fail "$name ends with $?"
-  texts "$work/$name.json" >"$work/$name"
+  python3 "$work/texts.py" "$work/$name.json" >"$work/$name"
 }
 run plain
 [ "$(wc -l <"$work/plain")" -eq 10 ] || fail "not ten texts: $(cat "$work/plain")"
