@@ -1,4 +1,7 @@
 // quire_generate: text from a published checkpoint.
+#include <malloc.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -188,6 +191,7 @@ void run_chat(lm::Session& session, lm::StatusLine& status) {
     }
     const std::vector<int32_t> asked = chat.turn(text);
     tokens.insert(tokens.end(), asked.begin(), asked.end());
+    const size_t prompt = tokens.size();
     lm::Request request = session.request(tokens);
     request.stops.push_back(chat.stop());
     const size_t number = session.scheduler().submit(std::move(request));
@@ -199,9 +203,8 @@ void run_chat(lm::Session& session, lm::StatusLine& status) {
       tokens.insert(tokens.end(), end.begin(), end.end());
       if (status.is_shown()) {
         std::fprintf(stderr, "\x1b[2m%llu of %zu tokens hit, first token after %.3f s; %s\x1b[0m\n",
-                     static_cast<unsigned long long>(output.hit_tokens),
-                     asked.size() + tokens.size(), output.first_token_s,
-                     lm::summary(session.scheduler(), session.kv()).c_str());
+                     static_cast<unsigned long long>(output.hit_tokens), prompt,
+                     output.first_token_s, lm::summary(session.scheduler(), session.kv()).c_str());
       }
     }
   }
@@ -220,9 +223,17 @@ void generate(const lm::GenerateOptions& options) {
   if (options.json) print_json({{"all", stats_json(session)}});
 }
 
+// Activations of a step are freed and needed again in the next one: they stay with the process.
+void keep_freed_memory() {
+  constexpr int kLargest = 1 << 30;
+  ::mallopt(M_MMAP_THRESHOLD, kLargest);
+  ::mallopt(M_TRIM_THRESHOLD, kLargest);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   int status = 0;
   const std::optional<lm::GenerateOptions> options = lm::read_options(argc, argv, &status);
   if (!options) return status;

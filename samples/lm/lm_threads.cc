@@ -1,6 +1,6 @@
 #include "lm_threads.h"
 
-#include <omp.h>
+#include <dlfcn.h>
 #include <sched.h>
 
 #include <atomic>
@@ -22,6 +22,14 @@ uint32_t cores() {
   return static_cast<uint32_t>(CPU_COUNT(&set));
 }
 
+// oneDNN takes as many threads as OpenMP would give to this one: none but itself. Whichever library
+// brings OpenMP came with oneDNN; without one there is nothing to set.
+void be_alone() {
+  using Set = void (*)(int);
+  static const auto set = reinterpret_cast<Set>(::dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set != nullptr) set(1);
+}
+
 // Waits until the value is another one.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
   for (int i = 0; i < kSpins; ++i) {
@@ -35,7 +43,7 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
 class Workers {
  public:
   explicit Workers(uint32_t threads) {
-    omp_set_num_threads(1);  // of this thread: oneDNN takes the threads that it is given
+    be_alone();
     for (uint32_t i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
   Workers(const Workers&) = delete;
@@ -74,7 +82,7 @@ class Workers {
     }
   }
   void work() {
-    omp_set_num_threads(1);
+    be_alone();
     for (uint32_t round = 0;;) {
       round = wait_for_change(round_, round);
       if (is_ending_) return;
