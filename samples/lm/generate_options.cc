@@ -52,8 +52,9 @@ void add_memory(CLI::App& app, GenerateOptions& o) {
       ->transform(CLI::AsSizeValue(false));
   app.add_option("--context", o.kv.max_len,
                  "longest sequence in tokens; 0 = what model and pool allow");
-  app.add_option("--cache", o.kv.dtype, "type of the cache")
-      ->check(CLI::IsMember({"model", "fp32", "bf16"}));
+  app.add_option("--cache", o.kv.dtype,
+                 "type of the cache; auto: keys and values as config.json says, states fp32")
+      ->check(CLI::IsMember({"auto", "model", "fp32", "bf16"}));
   app.add_option("--policy", o.kv.policy, "of the plan: auto, vllm, pack:N");
   app.add_option("--batch", o.kv.max_sequences, "sequences that run together")
       ->check(CLI::Range(1, 4096));

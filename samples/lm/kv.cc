@@ -8,21 +8,34 @@ namespace lm {
 namespace {
 
 constexpr quire_dtype kFp32{QUIRE_DTYPE_FLOAT, 32, 1};
+constexpr quire_dtype kFp16{QUIRE_DTYPE_FLOAT, 16, 1};
 constexpr quire_dtype kBf16{QUIRE_DTYPE_BFLOAT, 16, 1};
 constexpr uint8_t kPoison = 0x7b;
 
 // Its dtype is also that of short convolutions, which no option of a plan replaces.
 std::string config_text(const ModelConfig& config, const std::string& dtype) {
   if (dtype == "model") return config.dump();
-  if (dtype == "fp32") return config.dump_with_dtype("float32");
+  if (dtype == "fp32" || dtype == "auto") return config.dump_with_dtype("float32");
   if (dtype == "bf16") return config.dump_with_dtype("bfloat16");
-  throw Error("the type of the cache is '" + dtype + "', must be model, fp32 or bf16");
+  throw Error("the type of the cache is '" + dtype + "', must be auto, model, fp32 or bf16");
 }
 
-quire_plan_options plan_options(const KvSettings& settings) {
+// The type of keys and values. All zero: the model's.
+quire_dtype kv_dtype(const ModelConfig& config, const std::string& dtype) {
+  if (dtype == "fp32") return kFp32;
+  if (dtype == "bf16") return kBf16;
+  if (dtype == "model") return {};
+  const ModelConfig decoder = config.decoder();
+  const std::string stated = config.text(
+      "dtype",
+      config.text("torch_dtype", decoder.text("dtype", decoder.text("torch_dtype", "bfloat16"))));
+  return stated == "float32" ? kFp32 : stated == "float16" ? kFp16 : kBf16;
+}
+
+quire_plan_options plan_options(const ModelConfig& config, const KvSettings& settings) {
   auto options = quire::make<quire_plan_options>();
-  if (settings.dtype == "fp32") options.kv_dtype = options.state_dtype = kFp32;
-  if (settings.dtype == "bf16") options.kv_dtype = kBf16;
+  options.kv_dtype = kv_dtype(config, settings.dtype);
+  if (settings.dtype == "fp32" || settings.dtype == "auto") options.state_dtype = kFp32;
   options.policy = quire::text(settings.policy);
   options.memory_bytes = &settings.pool_bytes;
   options.num_memory_bytes = settings.pages == 0 ? 1 : 0;
@@ -59,7 +72,7 @@ Kv::Kv(const ModelConfig& config, const KvSettings& settings) : settings_(settin
   options.num_threads = settings.threads;
   runtime_ = quire::Runtime::create(options);
   model_ = quire::Model::from_json(config_text(config, settings.dtype));
-  config_ = quire::Config::create(model_, plan_options(settings_));
+  config_ = quire::Config::create(model_, plan_options(config, settings_));
   const uint32_t count = quire_model_info(model_.info()).num_caches;
   for (uint32_t i = 0; i < count; ++i) layers_.push_back(model_.layer(i));
 }

@@ -21,9 +21,10 @@
 namespace lm {
 
 struct KvSettings {
-  // Type of cached keys and values and of states: "fp32", "bf16", or "model" for what config.json
-  // says.
-  std::string dtype = "model";
+  // Type of cached keys and values and of states: "fp32", "bf16", "model" for what config.json
+  // says, or "auto": keys and values as config.json says, states fp32. A state of bf16 is rounded
+  // where a chunk ends, so that results depend on chunks a little.
+  std::string dtype = "auto";
   std::string policy;  // of the plan; empty = auto
   uint64_t pool_bytes = uint64_t{512} << 20;
   uint64_t pages = 0;    // instead of pool_bytes
