@@ -90,7 +90,8 @@ void read_secret(plugins::Settings* settings, Config* out) {
   const bool trusted = settings->flag("trusted", false);
   if (settings->has("secret_file") && trusted) return settings->refuse("config has both secret_file and \"trusted\": true");
   if (!settings->has("secret_file")) {
-    if (!trusted) settings->refuse("config needs secret_file, or \"trusted\": true where nobody else can reach the peers");
+    if (!trusted)
+      settings->require("secret_file", "32 bytes or more that all peers have, or \"trusted\": true where nobody else reaches them");
     return;
   }
   std::ifstream file(path, std::ios::binary);
