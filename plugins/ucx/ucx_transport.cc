@@ -49,11 +49,8 @@ Outcome Transport::open_context() {
   }
   const std::unique_ptr<ucp_config_t, FreeConfig> own(raw);
   const std::string devices = config_.devices.empty() ? "all" : config_.devices;
-  const std::pair<const char*, const char*> settings[] = {{"TLS", config_.transports.c_str()},
-                                                          {"NET_DEVICES", devices.c_str()},
-                                                          {"SOCKADDR_TLS_PRIORITY", "tcp"},
-                                                          {"WARN_UNUSED_ENV_VARS", "n"},
-                                                          {"TCP_PUT_ENABLE", "n"}};
+  const std::pair<const char*, const char*> settings[] = {
+      {"TLS", config_.transports.c_str()}, {"NET_DEVICES", devices.c_str()}, {"SOCKADDR_TLS_PRIORITY", "tcp"}};
   for (const auto& [name, value] : settings) {
     const auto status = ucp_config_modify(own.get(), name, value);
     const bool is_needed = std::strcmp(name, "TLS") == 0 || std::strcmp(name, "NET_DEVICES") == 0;
@@ -165,8 +162,8 @@ void Transport::take_lost(Events* events) {
 }
 
 void Transport::forget_closed() {
-  any_closed_ = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->is_closed; });
   std::erase_if(links_, [](const auto& link) { return link->is_closed && link->closing == nullptr && link->in_flight == 0; });
+  any_closed_ = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->is_closed; });
 }
 
 bool Transport::arm() { return ends_ == nullptr && arrivals_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
@@ -293,7 +290,11 @@ void Transport::receive(Link* link, Arrival* arrival, std::unique_ptr<Transfer> 
   param.user_data = own;
   void* const request =
       ucp_am_recv_data_nbx(worker_, std::exchange(arrival->waiting, nullptr), own->places.data(), own->places.size(), &param);
-  if (!UCS_PTR_IS_PTR(request)) finish(own, UCS_PTR_STATUS(request));
+  if (UCS_PTR_IS_PTR(request)) {
+    own->request = request;
+  } else {
+    finish(own, UCS_PTR_STATUS(request));
+  }
 }
 
 void Transport::drop(Arrival* arrival) {

@@ -50,6 +50,7 @@ struct Transfer {
   std::shared_ptr<void> context;
   bool is_message = false;
   ucs_status_t status = UCS_INPROGRESS;
+  void* request = nullptr;   // UCX's, of one that is received
   Transfer* next = nullptr;  // that has ended and is not told yet
 };
 
@@ -88,8 +89,10 @@ class Transport {
   uint16_t port() const { return port_; }
   // True: something happened; ask again.
   bool progress(Events* events);
-  // Whether the thread may sleep until the descriptor is readable.
+  // Whether the thread may sleep until the descriptor is readable, or for a millisecond while
+  // connections are being closed: their ends do not make it readable.
   bool arm();
+  bool is_closing() const { return any_closed_; }
 
   // nullptr: it failed at once.
   Link* connect(const Address& address);
@@ -107,6 +110,7 @@ class Transport {
   // Nothing is left of any connection.
   bool is_quiet() const { return links_.empty(); }
   uint64_t num_links() const { return links_.size(); }
+  ucp_worker_h worker() const { return worker_; }
 
  private:
   Outcome open_context();

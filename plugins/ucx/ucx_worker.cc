@@ -12,6 +12,7 @@ namespace quire::ucx {
 namespace {
 
 constexpr int kProgresses = 64;  // between two looks at tickets and times
+constexpr int64_t kCloseTurn = plugins::kMillisecond;
 constexpr int64_t kTurn = plugins::kMillisecond;
 constexpr int64_t kLongestLease = 3600 * plugins::kSecond;
 constexpr int64_t kLongestClose = 5 * plugins::kSecond;
@@ -56,8 +57,8 @@ void Worker::turn() {
   }
   int64_t next = std::min({offers_.expire(now_), asking_.tick(now_), serving_.tick(now_)});
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
+  publish();  // before anybody learns of ends
   end_offers();
-  publish();
   if (!is_busy && waiting_.empty()) wait(next);
 }
 
@@ -88,6 +89,7 @@ void Worker::begin_some() {
 
 void Worker::wait(int64_t until) {
   if (!transport_.arm()) return;
+  if (transport_.is_closing()) until = std::min(until, log_.now() + kCloseTurn);
   pollfd fds[] = {{transport_.fd(), POLLIN, 0}, {tickets_.wake_fd(), POLLIN, 0}};
   const int64_t left = std::max<int64_t>(until - log_.now(), 0);
   timespec rest = {left / plugins::kSecond, left % plugins::kSecond};
@@ -270,7 +272,7 @@ void Worker::shut_down() {
   while (!transport_.is_quiet() && log_.now() < limit) {
     if (transport_.progress(this) || !transport_.arm()) continue;
     pollfd fd = {transport_.fd(), POLLIN, 0};
-    const timespec rest = {0, 10 * plugins::kMillisecond};
+    const timespec rest = {0, kCloseTurn};
     ppoll(&fd, 1, &rest, nullptr);
   }
 }

@@ -1,5 +1,6 @@
 #include "ucx_rig.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,17 +63,17 @@ Memory& Owner::memory(uint64_t ticket) {
   return memories_.front().second;
 }
 
-OwnerProcess::OwnerProcess(uint64_t count, uint64_t bytes, const std::string& fields) {
-  const std::string config = ucx_config(", \"listen\": \"127.0.0.1:0\", \"port_file\": \"" + folder_.path() + "/port\"" + fields);
+namespace {
+
+// Returns when the process has written a byte.
+pid_t begin_process(const std::string& what, const std::string& where, uint64_t count, uint64_t bytes) {
   int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const std::string counts = std::to_string(count), sizes = std::to_string(bytes);
-  process_ = fork();
-  if (process_ == 0) {
+  const pid_t process = fork();
+  if (process == 0) {
     dup2(ends[1], 1);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    execl(QUIRE_UCX_OWNER, QUIRE_UCX_OWNER, config.c_str(), counts.c_str(), sizes.c_str(), nullptr);
+    execl(QUIRE_UCX_PEER, QUIRE_UCX_PEER, what.c_str(), where.c_str(), counts.c_str(), sizes.c_str(), nullptr);
     _exit(127);
   }
   ::close(ends[1]);
@@ -80,28 +81,60 @@ OwnerProcess::OwnerProcess(uint64_t count, uint64_t bytes, const std::string& fi
   EXPECT_EQ(read(ends[0], &begun, 1), 1) << "the process did not begin";
   EXPECT_EQ(begun, 'b');
   ::close(ends[0]);
+  return process;
+}
+
+void end_process(pid_t* process) {
+  if (*process < 0) return;
+  ::kill(*process, SIGKILL);
+  int status = 0;
+  waitpid(*process, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended before: " << status;
+  *process = -1;
+}
+
+void stop_process(pid_t process) {
+  ::kill(process, SIGSTOP);
+  int status = 0;
+  waitpid(process, &status, WUNTRACED);
+  EXPECT_TRUE(WIFSTOPPED(status));
+}
+
+}  // namespace
+
+OwnerProcess::OwnerProcess(uint64_t count, uint64_t bytes, const std::string& fields) {
+  const std::string config = ucx_config(", \"listen\": \"127.0.0.1:0\", \"port_file\": \"" + folder_.path() + "/port\"" + fields);
+  process_ = begin_process("own", config, count, bytes);
   address_ = read_line(folder_.path() + "/port");
 }
 
 OwnerProcess::~OwnerProcess() { kill(); }
-
-void OwnerProcess::kill() {
-  if (process_ < 0) return;
-  ::kill(process_, SIGKILL);
-  int status = 0;
-  waitpid(process_, &status, 0);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended before: " << status;
-  process_ = -1;
-}
-
-void OwnerProcess::stop() const {
-  ::kill(process_, SIGSTOP);
-  int status = 0;
-  waitpid(process_, &status, WUNTRACED);
-  EXPECT_TRUE(WIFSTOPPED(status));
-}
-
+void OwnerProcess::kill() { end_process(&process_); }
+void OwnerProcess::stop() const { stop_process(process_); }
 void OwnerProcess::go_on() const { ::kill(process_, SIGCONT); }
+
+ReaderProcess::ReaderProcess(const std::string& address, uint64_t count, uint64_t bytes)
+    : process_(begin_process("read", address, count, bytes)) {}
+void ReaderProcess::kill() { end_process(&process_); }
+void ReaderProcess::stop() const { stop_process(process_); }
+void ReaderProcess::go_on() const { ::kill(process_, SIGCONT); }
+
+int read_objects(const std::string& address, uint64_t count, uint64_t bytes) {
+  Client client(ucx_subject(), ucx_config());
+  if (!client.is_open()) return 1;
+  std::vector<Key> keys;
+  for (uint64_t i = 0; i < count; ++i) keys.push_back(ucx_key(i, i + 1, address));
+  client.sizes(keys, 600 * kSecond);
+  std::vector<Layout> layouts(count, dense(0, bytes));
+  std::vector<Memory> memories;
+  for (Layout& layout : layouts) memories.emplace_back(&layout);
+  for (bool is_first = true;; is_first = false) {
+    Batch batch;
+    for (uint64_t i = 0; i < count; ++i) batch.load(keys[i], layouts[i].runs);
+    client.run(batch);
+    if (is_first && write(1, "b", 1) != 1) return 1;
+  }
+}
 
 int own_objects(const std::string& config, uint64_t count, uint64_t bytes) {
   Client client(ucx_subject(), config);

@@ -68,7 +68,24 @@ class OwnerProcess {
   std::string address_;
 };
 
-// What such a process does.
+// A process that looks up the objects 0 to `count` of an owner, with a lease, and loads them again
+// and again until it is killed.
+class ReaderProcess {
+ public:
+  ReaderProcess(const std::string& address, uint64_t count, uint64_t bytes);
+  ~ReaderProcess() { kill(); }
+  ReaderProcess(const ReaderProcess&) = delete;
+  ReaderProcess& operator=(const ReaderProcess&) = delete;
+  void kill();
+  void stop() const;
+  void go_on() const;
+
+ private:
+  pid_t process_ = -1;
+};
+
+// What such processes do.
+int read_objects(const std::string& address, uint64_t count, uint64_t bytes);
 int own_objects(const std::string& config, uint64_t count, uint64_t bytes);
 
 // Number of rounds: QUIRE_KILLS, or as many as the test says.
