@@ -86,6 +86,7 @@ struct AskedPeer {
   int64_t lease_ns = 0;
   int64_t next_beat = INT64_MAX;
 
+  size_t num_owed() const { return requests.size() + receiving; }
   bool owes() const { return !requests.empty() || receiving != 0; }
   bool is_idle() const { return !owes() && waiting.empty() && loads.empty(); }
 };

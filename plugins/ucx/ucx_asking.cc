@@ -215,7 +215,7 @@ bool Asking::send_request(AskedPeer* peer, const RequestRef& request, Message* m
 }
 
 void Asking::fill(AskedPeer* peer, int64_t now) {
-  while (peer->state == AskedPeer::State::kUp && !peer->waiting.empty() && peer->requests.size() < kMostRequests) {
+  while (peer->state == AskedPeer::State::kUp && !peer->waiting.empty() && peer->num_owed() < kMostRequests) {
     const RequestRef request = std::move(peer->waiting.front());
     peer->waiting.pop_front();
     Message message;
@@ -229,7 +229,7 @@ void Asking::fill(AskedPeer* peer, int64_t now) {
 }
 
 void Asking::fill_loads(AskedPeer* peer, int64_t now) {
-  while (peer->state == AskedPeer::State::kUp && !peer->loads.empty() && peer->requests.size() < kMostRequests &&
+  while (peer->state == AskedPeer::State::kUp && !peer->loads.empty() && peer->num_owed() < kMostRequests &&
          peer->wanted_bytes < kWindow) {
     const TaskRef task = peer->loads.front();
     auto request = std::make_shared<Request>();

@@ -26,7 +26,6 @@ void read_all(int fd) {
 
 Tickets::Tickets() {
   numbers_.reserve(kMaxTickets);  // later it could fail
-  fresh_.reserve(kMaxTickets);
   cancelled_.reserve(kMaxTickets);
 }
 
@@ -49,7 +48,7 @@ bool Tickets::submit(std::span<const quire_ticket> tickets, const quire_ticket_r
     const std::lock_guard guard(lock_);
     tickets = tickets.first(std::min<size_t>(tickets.size(), kMaxTickets - numbers_.size()));
   }
-  std::vector<Numbers::node_type> all;
+  std::vector<std::pair<Numbers::node_type, std::list<TicketRef>>> all;  // all that takes memory
   all.reserve(tickets.size());
   for (const quire_ticket& fields : tickets) {
     auto ticket = std::make_shared<Ticket>();
@@ -58,15 +57,14 @@ bool Tickets::submit(std::span<const quire_ticket> tickets, const quire_ticket_r
     ticket->keys.assign(reinterpret_cast<const char*>(keys) + fields.key_offset, fields.num_keys * fields.key_bytes);
     if (fields.kind == QUIRE_TICKET_LOOKUP) ticket->sizes.assign(fields.num_keys, 0);
     Numbers one;
-    one.emplace(fields.ticket, std::move(ticket));
-    all.push_back(one.extract(one.begin()));
+    one.emplace(fields.ticket, ticket);
+    all.emplace_back(one.extract(one.begin()), std::list<TicketRef>{std::move(ticket)});
   }
   const std::lock_guard guard(lock_);
-  for (Numbers::node_type& one : all) {
+  for (auto& [number, ticket] : all) {
     if (numbers_.size() == kMaxTickets) return true;  // another thread has submitted meanwhile
-    TicketRef ticket = one.mapped();
-    if (!numbers_.insert(std::move(one)).inserted) return false;
-    fresh_.push_back(std::move(ticket));
+    if (!numbers_.insert(std::move(number)).inserted) return false;
+    fresh_.splice(fresh_.end(), ticket);
     if (fresh_.size() == 1) wake();
     ++*accepted;
   }
@@ -110,19 +108,11 @@ void Tickets::wake() const { write_one(wake_fd_); }
 void Tickets::drain() const { read_all(wake_fd_); }
 
 // Both at one moment: who is cancelled was submitted before.
-void Tickets::take(std::vector<TicketRef>* fresh, std::vector<uint64_t>* cancelled) {
-  fresh->clear();
-  cancelled->clear();
-  {
-    const std::lock_guard guard(lock_);
-    fresh->reserve(fresh_.size());
-    cancelled->assign(cancelled_.begin(), cancelled_.end());
-    fresh->assign(std::make_move_iterator(fresh_.begin()), std::make_move_iterator(fresh_.end()));
-    fresh_.clear();
-    cancelled_.clear();
-  }
-  std::stable_sort(fresh->begin(), fresh->end(),
-                   [](const TicketRef& a, const TicketRef& b) { return a->fields.priority > b->fields.priority; });
+void Tickets::take(std::list<TicketRef>* fresh, std::vector<uint64_t>* cancelled) {
+  const std::lock_guard guard(lock_);
+  fresh->splice(fresh->end(), fresh_);
+  cancelled->insert(cancelled->end(), cancelled_.begin(), cancelled_.end());
+  cancelled_.clear();
 }
 
 void Tickets::end(const Ticket& ticket, quire_completion completion) {

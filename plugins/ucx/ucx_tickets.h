@@ -5,6 +5,7 @@
 #include <quire/connector.h>
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -57,8 +58,9 @@ class Tickets {
   // Readable when there is something below.
   int wake_fd() const { return wake_fd_; }
   void drain() const;
-  // What was submitted, that of the highest priority first, and what was cancelled.
-  void take(std::vector<TicketRef>* fresh, std::vector<uint64_t>* cancelled);
+  // Appends what was submitted, in its order, and what was cancelled. The second must have room for
+  // kMaxTickets; so this cannot fail.
+  void take(std::list<TicketRef>* fresh, std::vector<uint64_t>* cancelled);
   // The ticket is not in flight any more: nothing touches its bytes.
   void end(const Ticket& ticket, quire_completion completion);
 
@@ -69,7 +71,7 @@ class Tickets {
 
   std::mutex lock_;
   Numbers numbers_;
-  std::vector<TicketRef> fresh_;
+  std::list<TicketRef> fresh_;
   std::vector<uint64_t> cancelled_;
   std::vector<quire_completion> ends_ = std::vector<quire_completion>(kMaxTickets);  // a ring
   uint64_t first_end_ = 0;

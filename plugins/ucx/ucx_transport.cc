@@ -124,6 +124,7 @@ Transport::~Transport() {
 
 bool Transport::progress(Events* events) {
   const unsigned happened = ucp_worker_progress(worker_);
+  take_ends(events);  // a peer has sent its messages after it took what ended
   // Handlers may cause further events; those of now are taken first.
   for (Arrival& arrival : std::exchange(arrivals_, {})) {
     if (arrival.link->is_closed) {

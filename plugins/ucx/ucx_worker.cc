@@ -26,7 +26,9 @@ Worker::Worker(const Config& config, Tickets* tickets, const Log* log)
       transport_(config, log),
       offers_(config.copies_bytes, config.lease_ns),
       serving_(config, &transport_, &offers_, log),
-      asking_(config, &transport_, this, log) {}
+      asking_(config, &transport_, this, log) {
+  cancelled_.reserve(kMaxTickets);
+}
 
 void Worker::run() {
   const Quiet quiet(&log_);
@@ -63,13 +65,14 @@ void Worker::turn() {
 }
 
 void Worker::take() {
+  cancelled_.clear();
   tickets_.take(&fresh_, &cancelled_);
-  for (TicketRef& ticket : fresh_) {
-    const auto is_less_urgent = [&](const TicketRef& other) { return other->fields.priority < ticket->fields.priority; };
-    const bool is_last = waiting_.empty() || waiting_.back()->fields.priority >= ticket->fields.priority;
-    waiting_.insert(is_last ? waiting_.end() : std::find_if(waiting_.begin(), waiting_.end(), is_less_urgent), ticket);
+  while (!fresh_.empty()) {
+    const int32_t priority = fresh_.front()->fields.priority;
+    const bool is_last = waiting_.empty() || waiting_.back()->fields.priority >= priority;
+    const auto is_less_urgent = [&](const TicketRef& other) { return other->fields.priority < priority; };
+    waiting_.splice(is_last ? waiting_.end() : std::find_if(waiting_.begin(), waiting_.end(), is_less_urgent), fresh_, fresh_.begin());
   }
-  fresh_.clear();
   for (const uint64_t number : cancelled_) give_up(number, QUIRE_CANCELLED);
 }
 

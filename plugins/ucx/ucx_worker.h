@@ -73,7 +73,7 @@ class Worker final : public Finish, public Transport::Events {
   int64_t now_ = 0;
   std::set<std::pair<int64_t, uint64_t>> deadlines_;  // with numbers of tickets
   std::unordered_map<uint64_t, TicketRef> offered_;   // stores that have not ended
-  std::vector<TicketRef> fresh_;
+  std::list<TicketRef> fresh_;
   std::vector<uint64_t> cancelled_;
   std::list<TicketRef> waiting_;  // the most urgent first
 };

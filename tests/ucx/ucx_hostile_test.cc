@@ -331,7 +331,7 @@ TEST(UcxHostile, WhoAsksForTooMuchAtOnceIsLost) {
 
 // Connections that are opened and left, with and without a greeting.
 TEST(UcxHostile, TenThousandOpens) {
-  const char* const text = std::getenv("QUIRE_OPENS");  // NOLINT(concurrency-mt-unsafe)
+  const char* const text = std::getenv("QUIRE_ROUNDS");  // NOLINT(concurrency-mt-unsafe)
   const uint64_t opens = text != nullptr ? std::strtoull(text, nullptr, 10) : 10'000 / kSlowness;
   Owner owner(", \"connect_timeout_ms\": 300, \"lease\": \"60min\"");
   owner.offer(ucx_key(1, 1), content(1, 100'000));
