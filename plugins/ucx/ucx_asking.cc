@@ -229,8 +229,7 @@ void Asking::fill(AskedPeer* peer, int64_t now) {
 }
 
 void Asking::fill_loads(AskedPeer* peer, int64_t now) {
-  while (peer->state == AskedPeer::State::kUp && !peer->loads.empty() && peer->num_owed() < kMostRequests &&
-         peer->wanted_bytes < kWindow) {
+  while (peer->state == AskedPeer::State::kUp && !peer->loads.empty() && peer->num_owed() < kMostRequests && peer->wanted_bytes < kWindow) {
     const TaskRef task = peer->loads.front();
     auto request = std::make_shared<Request>();
     request->task = task;
@@ -354,12 +353,12 @@ void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int6
   auto transfer = std::make_unique<Transfer>();
   transfer->places = std::move(request->stretch.places);
   transfer->bytes = request->stretch.bytes;
-  transfer->context = request;
+  transfer->about = request;
   transport_.receive(peer->link, arrival, std::move(transfer));
 }
 
 void Asking::ended(std::unique_ptr<Transfer> transfer, int64_t now) {
-  received(std::static_pointer_cast<Request>(transfer->context), transfer->status == UCS_OK, now);
+  received(std::static_pointer_cast<Request>(transfer->about), transfer->status == UCS_OK, now);
 }
 
 void Asking::received(const RequestRef& request, bool is_whole, int64_t now) {

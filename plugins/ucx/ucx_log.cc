@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 namespace quire::ucx {
@@ -31,7 +30,6 @@ void Log::say(quire_log_level level, std::initializer_list<std::string_view> tex
   for (const std::string_view text : texts) {
     for (size_t i = 0; i < text.size() && bytes < sizeof line; ++i) line[bytes++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
   }
-  if (getenv("QDBG")) fprintf(stderr, "[%.*s]\n", (int)bytes, line);
   if (host_->log != nullptr) host_->log(host_->user, level, {kComponent.data(), kComponent.size()}, {line, bytes});
 }
 

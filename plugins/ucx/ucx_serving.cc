@@ -110,7 +110,7 @@ void Serving::want(Peer* peer, const Message& message, int64_t now) {
   header.request = message.request;
   header.bytes = transfer->bytes = *bytes;
   transfer->header = peer->session->seal(&header);
-  transfer->context = object;
+  transfer->about = object;
   offers_.touch(object);
   if (peer->sends.empty()) peer->progress = now;
   peer->sends.emplace(transfer.get(), object);
@@ -169,7 +169,7 @@ void Serving::ended(std::unique_ptr<Transfer> transfer, int64_t now) {
     peer->staged_bytes -= transfer->staged.size();
     peer->progress = now;
   }
-  offers_.end_use(std::static_pointer_cast<Object>(transfer->context));
+  offers_.end_use(std::static_pointer_cast<Object>(transfer->about));
 }
 
 void Serving::lost(Link* link, int64_t /*now*/) {

@@ -44,7 +44,7 @@ Outcome Transport::open() {
 // What the environment says of these is not taken: the transports decide what is safe.
 Outcome Transport::open_context() {
   ucp_config_t* raw = nullptr;
-  if (const auto status = ucp_config_read("QUIRE_CONNECTOR", nullptr, &raw); status != UCS_OK) {
+  if (const auto status = ucp_config_read(nullptr, nullptr, &raw); status != UCS_OK) {
     return {QUIRE_INTERNAL, 0, "UCX has no configuration: " + text_of(status)};
   }
   const std::unique_ptr<ucp_config_t, FreeConfig> own(raw);
@@ -59,7 +59,7 @@ Outcome Transport::open_context() {
   ucp_params_t params = {};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  if (const auto status = ucp_init(&params, own.get(), &context_); status != UCS_OK) {
+  if (const auto status = ucp_init(&params, own.get(), &ucx_); status != UCS_OK) {
     return {QUIRE_UNAVAILABLE, 0,
             "UCX has none of the transports " + config_.transports + " on the devices " + devices + ": " + text_of(status)};
   }
@@ -70,19 +70,19 @@ Outcome Transport::open_worker() {
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  if (const auto status = ucp_worker_create(context_, &params, &worker_); status != UCS_OK) {
+  if (const auto status = ucp_worker_create(ucx_, &params, &worker_); status != UCS_OK) {
     return {QUIRE_UNAVAILABLE, 0, "UCX's worker could not be made: " + text_of(status)};
   }
   if (const auto status = ucp_worker_get_efd(worker_, &fd_); status != UCS_OK) {
     return {QUIRE_UNAVAILABLE, 0, "UCX has no descriptor to wait for: " + text_of(status)};
   }
   for (const unsigned id : {kMessageId, kDataId}) {
-    ucp_am_handler_param_t handler = {};
-    handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-    handler.id = id;
-    handler.cb = id == kMessageId ? on_message : on_data;
-    handler.arg = this;
-    if (const auto status = ucp_worker_set_am_recv_handler(worker_, &handler); status != UCS_OK) {
+    ucp_am_handler_param_t entry = {};
+    entry.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    entry.id = id;
+    entry.cb = id == kMessageId ? on_message : on_data;
+    entry.arg = this;
+    if (const auto status = ucp_worker_set_am_recv_handler(worker_, &entry); status != UCS_OK) {
       return {QUIRE_INTERNAL, 0, "UCX takes no handler of messages: " + text_of(status)};
     }
   }
@@ -119,7 +119,7 @@ Transport::~Transport() {
   }
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   while (ends_ != nullptr) delete std::exchange(ends_, ends_->next);
-  if (context_ != nullptr) ucp_cleanup(context_);
+  if (ucx_ != nullptr) ucp_cleanup(ucx_);
 }
 
 bool Transport::progress(Events* events) {

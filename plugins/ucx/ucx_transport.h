@@ -47,7 +47,7 @@ struct Transfer {
   std::vector<ucp_dt_iov_t> places;
   Bytes staged;  // where they are, if not with their owner
   uint64_t bytes = 0;
-  std::shared_ptr<void> context;
+  std::shared_ptr<void> about;  // what it is of
   bool is_message = false;
   ucs_status_t status = UCS_INPROGRESS;
   void* request = nullptr;   // UCX's, of one that is received
@@ -136,7 +136,7 @@ class Transport {
 
   const Config& config_;
   const Log& log_;
-  ucp_context_h context_ = nullptr;
+  ucp_context_h ucx_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_listener_h listener_ = nullptr;
   int fd_ = -1;

@@ -33,7 +33,7 @@ void require_ucs(ucs_status_t status, const char* what) {
 
 // A context over tcp with one worker.
 struct Side {
-  ucp_context_h context = nullptr;
+  ucp_context_h ucx = nullptr;
   ucp_worker_h worker = nullptr;
   Side() {
     ucp_config_t* config = nullptr;
@@ -42,16 +42,16 @@ struct Side {
     ucp_params_t params = {};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_RMA;
-    require_ucs(ucp_init(&params, config, &context), "ucp_init");
+    require_ucs(ucp_init(&params, config, &ucx), "ucp_init");
     ucp_config_release(config);
     ucp_worker_params_t worker_params = {};
     worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
     worker_params.thread_mode = UCS_THREAD_MODE_SINGLE;
-    require_ucs(ucp_worker_create(context, &worker_params, &worker), "ucp_worker_create");
+    require_ucs(ucp_worker_create(ucx, &worker_params, &worker), "ucp_worker_create");
   }
   ~Side() {
     ucp_worker_destroy(worker);
-    ucp_cleanup(context);
+    ucp_cleanup(ucx);
   }
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;
@@ -65,10 +65,10 @@ class GetLoop {
     map.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
     map.address = from_.data();
     map.length = bytes;
-    require_ucs(ucp_mem_map(owner_.context, &map, &memory_), "ucp_mem_map");
+    require_ucs(ucp_mem_map(owner_.ucx, &map, &memory_), "ucp_mem_map");
     void* packed = nullptr;
     size_t size = 0;
-    require_ucs(ucp_rkey_pack(owner_.context, memory_, &packed, &size), "ucp_rkey_pack");
+    require_ucs(ucp_rkey_pack(owner_.ucx, memory_, &packed, &size), "ucp_rkey_pack");
     ucp_address_t* address = nullptr;
     size_t address_bytes = 0;
     require_ucs(ucp_worker_get_address(owner_.worker, &address, &address_bytes), "ucp_worker_get_address");
@@ -89,7 +89,7 @@ class GetLoop {
     set(kOver);
     thread_.join();
     ucp_rkey_destroy(rkey_);
-    ucp_mem_unmap(owner_.context, memory_);
+    ucp_mem_unmap(owner_.ucx, memory_);
   }
   GetLoop(const GetLoop&) = delete;
   GetLoop& operator=(const GetLoop&) = delete;
