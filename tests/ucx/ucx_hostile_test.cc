@@ -181,6 +181,9 @@ TEST(UcxHostile, WhoDoesNotHaveTheSecretGetsNothing) {
   EXPECT_TRUE(stranger.greet());
   stranger.say(want(1, 1, {{0, 100}}));
   EXPECT_TRUE(stranger.is_lost());
+  Stranger silent(owner.address(), std::string(40, 't'));
+  EXPECT_TRUE(silent.greet());
+  EXPECT_TRUE(silent.is_lost()) << "it would take the place of another peer";
   EXPECT_TRUE(stranger.got.empty());
   EXPECT_TRUE(serves(owner.address(), right));
   // And an owner that does not have it is not believed.
