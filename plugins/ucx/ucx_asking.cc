@@ -46,7 +46,10 @@ AskedPeerRef Asking::peer_at(std::string_view text, const Address* address, int6
       if (at->second->is_idle() && (oldest == peers_.end() || at->second->used < oldest->second->used)) oldest = at;
     }
     if (oldest == peers_.end()) throw std::bad_alloc();
-    if (oldest->second->link != nullptr) transport_.close(oldest->second->link);
+    if (oldest->second->link != nullptr) {
+      oldest->second->link->user = nullptr;
+      transport_.close(oldest->second->link);
+    }
     peers_.erase(oldest);
   }
   auto peer = std::make_shared<AskedPeer>();

@@ -12,6 +12,7 @@
 #include "plugins/common/tickets.h"
 #include "plugins/ucx/ucx_config.h"
 #include "plugins/ucx/ucx_instance.h"
+#include "plugins/ucx/ucx_log.h"
 
 QUIRE_CONNECTOR_NOTE("ucx");
 
@@ -66,5 +67,6 @@ constexpr quire_manifest kManifest = plugins::manifest_of(kName, &kApi);
 }  // namespace quire::ucx
 
 quire_code quire_connector_query(const quire_query* query, const quire_manifest** out, quire_error* err) {
+  quire::ucx::give_signals_back();
   return quire::plugins::answer(*query, quire::ucx::kManifest, out, err);
 }

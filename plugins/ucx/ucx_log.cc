@@ -1,5 +1,7 @@
 #include "plugins/ucx/ucx_log.h"
 
+#include <signal.h>
+#include <ucs/debug/debug.h>
 #include <ucs/debug/log_def.h>
 
 #include <algorithm>
@@ -31,6 +33,14 @@ void Log::say(quire_log_level level, std::initializer_list<std::string_view> tex
     for (size_t i = 0; i < text.size() && bytes < sizeof line; ++i) line[bytes++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
   }
   if (host_->log != nullptr) host_->log(host_->user, level, {kComponent.data(), kComponent.size()}, {line, bytes});
+}
+
+// Once: what the host sets afterwards stays.
+void give_signals_back() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    for (const int signal : {SIGHUP, SIGILL, SIGBUS, SIGFPE, SIGSEGV}) ucs_debug_disable_signal(signal);
+  });
 }
 
 Quiet::Quiet(const Log* log) : before_(t_log) {

@@ -20,6 +20,9 @@ class Log {
   const quire_host_api* host_;
 };
 
+// UCX catches signals when it is loaded: those of errors, and SIGHUP. They are the host's again.
+void give_signals_back();
+
 // In its life UCX, which writes to the standard output, is silent on this thread: what it says goes
 // to the log as debugging.
 class Quiet {

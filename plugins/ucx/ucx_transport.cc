@@ -49,8 +49,12 @@ Outcome Transport::open_context() {
   }
   const std::unique_ptr<ucp_config_t, FreeConfig> own(raw);
   const std::string devices = config_.devices.empty() ? "all" : config_.devices;
-  const std::pair<const char*, const char*> settings[] = {
-      {"TLS", config_.transports.c_str()}, {"NET_DEVICES", devices.c_str()}, {"SOCKADDR_TLS_PRIORITY", "tcp"}};
+  // An owner that starts again has its port at once; versions of UCX differ in the name of that.
+  const std::pair<const char*, const char*> settings[] = {{"TLS", config_.transports.c_str()},
+                                                          {"NET_DEVICES", devices.c_str()},
+                                                          {"SOCKADDR_TLS_PRIORITY", "tcp"},
+                                                          {"CM_REUSEADDR", "y"},
+                                                          {"TCP_CM_REUSEADDR", "y"}};
   for (const auto& [name, value] : settings) {
     const auto status = ucp_config_modify(own.get(), name, value);
     const bool is_needed = std::strcmp(name, "TLS") == 0 || std::strcmp(name, "NET_DEVICES") == 0;
