@@ -50,10 +50,11 @@ struct Subject {
   std::function<std::string(uint64_t capacity, const std::string& place)> config;
   // Removes what the store at a place has left behind.
   std::function<void(const std::string& place)> clean = [](const std::string&) {};
-  bool evicts = true;    // when it is full; otherwise stores end RESOURCE_EXHAUSTED
-  bool leases = true;    // grants leases of some seconds
-  bool instant = false;  // tickets end before they can be cancelled
-  bool lists = true;     // its objects
+  bool evicts = true;            // when it is full; otherwise stores end RESOURCE_EXHAUSTED
+  bool leases = true;            // grants leases of some seconds
+  bool instant = false;          // tickets end before they can be cancelled
+  bool lists = true;             // its objects
+  uint64_t plain_key_bytes = 0;  // longer keys have a form; 0: none has
 };
 std::ostream& operator<<(std::ostream& out, const Subject& subject);
 std::string name_of(const testing::TestParamInfo<Subject>& info);

@@ -50,6 +50,8 @@ tests_of() {  # tests_of FILE
     plugins/host/* | plugins/common/*) echo host_store host_repair host_rules connector_host ;;
     plugins/file/*) echo file_store ;;
     plugins/mooncake/*) echo mooncake_answers mooncake_late mooncake_settings ;;
+    plugins/ucx/ucx_offers.* | plugins/ucx/ucx_seal.* | plugins/ucx/ucx_wire.* | plugins/ucx/ucx_key.*) echo ucx_parts ;;
+    plugins/ucx/*) echo ucx_late ucx_hostile ucx_kills ;;
     plugins/redis/listing.cc) echo redis_faults ;;
     samples/fleet/*) echo fleet_parts ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
@@ -71,6 +73,7 @@ targets() {  # targets TESTS: what of them must be built
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
       host_rules | connector_host) echo "$test" quire_connector_host ;;
       mooncake_*) echo "$test" quire_connector_mooncake ;;
+      ucx_late | ucx_hostile | ucx_kills) echo "$test" ucx_peer quire_connector_ucx ;;
       *) echo "$test" ;;
     esac
   done
@@ -136,7 +139,7 @@ link() {  # link TEST EXECUTABLE OBJECTS...
   shift 2
   for object in "$@"; do [[ ${object#*/objects/} == tests/* ]] || of_archives+=("$object"); done  # a test's own take its objects' places
   command=$(ninja -C "$build" -t commands "$test" | tail -n 1 | sed -E 's/^: && //; s/ && :$//')
-  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|zmq_publisher\|fleet_parts).a| ${of_archives[*]} &|" <<<"$command")
+  command=$(sed -E "s| -o [^ ]+| -o $executable|; s| lib/libquire_(core\|host_store\|file_store\|redis_store\|ucx_store\|zmq_publisher\|fleet_parts).a| ${of_archives[*]} &|" <<<"$command")
   (cd "$build" && eval "$(with_objects "$command" "$@")")
 }
 
@@ -175,10 +178,13 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     mooncake_*)
       archive=mooncake_store relink quire_connector_mooncake "$overlay/libquire_connector_mooncake.so" "$@" >&2 || return 200
       QUIRE_KIT_MODULES=$overlay timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
+    ucx_late | ucx_hostile | ucx_kills)
+      archive=ucx_store relink quire_connector_ucx "$overlay/libquire_connector_ucx.so" "$@" >&2 || return 200
+      QUIRE_KIT_MODULES=$overlay QUIRE_KILLS=6 QUIRE_ROUNDS=400 timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
-    zmq_* | fleet_parts | redis_faults)  # beside the library, which they do not find from here
+    zmq_* | fleet_parts | redis_faults | ucx_parts)  # beside the library, which they do not find from here
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       LD_LIBRARY_PATH=$build/lib timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)

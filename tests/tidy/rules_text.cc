@@ -68,7 +68,12 @@ std::vector<std::string> parts_of(const std::string& name) {
 std::string refused_word(const std::string& name) {
   static const std::set<std::string> kRefused = {"manager", "managers", "coordinator", "coordinators", "handler", "handlers",
                                                  "helper",  "helpers",  "util",        "utils",        "misc"};
-  static const std::set<std::string> kForeign = {"sa_handler", "set_new_handler", "get_new_handler", "error_handler_t"};
+  static const std::set<std::string> kForeign = {"sa_handler", "set_new_handler", "get_new_handler", "error_handler_t",
+                                                 // UCX
+                                                 "ucs_log_push_handler", "ucp_am_handler_param_t", "UCP_AM_HANDLER_PARAM_FIELD_ID",
+                                                 "UCP_AM_HANDLER_PARAM_FIELD_CB", "UCP_AM_HANDLER_PARAM_FIELD_ARG",
+                                                 "ucp_worker_set_am_recv_handler", "UCP_LISTENER_PARAM_FIELD_CONN_HANDLER", "conn_handler",
+                                                 "UCP_EP_PARAM_FIELD_ERR_HANDLER", "err_handler"};
   if (kForeign.count(name) != 0) return "";
   const std::vector<std::string> parts = parts_of(name);
   for (const std::string& part : parts) {

@@ -1,0 +1,81 @@
+// The thread of an instance. It alone touches UCX. It waits in poll(2) for UCX's descriptor and for
+// the one of the tickets, and never spins.
+#pragma once
+
+#include <quire/connector.h>
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plugins/ucx/ucx_asking.h"
+#include "plugins/ucx/ucx_finish.h"
+#include "plugins/ucx/ucx_offers.h"
+#include "plugins/ucx/ucx_serving.h"
+#include "plugins/ucx/ucx_tickets.h"
+#include "plugins/ucx/ucx_transport.h"
+
+namespace quire::ucx {
+
+// What other threads may read at any time.
+struct Figures {
+  std::atomic<uint64_t> num_objects{0};
+  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> num_evicted{0};
+  std::atomic<bool> is_down{false};
+  std::atomic<bool> is_full{false};
+};
+
+class Worker final : public Finish, public Transport::Events {
+ public:
+  Worker(const Config& config, Tickets* tickets, const Log* log);
+
+  Outcome open() { return transport_.open(); }
+  uint16_t port() const { return transport_.port(); }
+  // Until the tickets are closed. Nothing touches the memory of a ticket afterwards.
+  void run();
+  const Figures& figures() const { return figures_; }
+  int fd() const { return transport_.fd(); }
+
+ private:
+  void turn();
+  void take();
+  void begin_some();
+  void begin(const TicketRef& ticket);
+  quire_code begin_store(const TicketRef& ticket);
+  quire_code begin_load(const TicketRef& ticket);
+  quire_code begin_lookup(const TicketRef& ticket);
+  quire_code begin_remove(const TicketRef& ticket);
+  void give_up(uint64_t number, quire_code code);
+  void end_offers();
+  void wait(int64_t until);
+  void shut_down();
+  void publish();
+
+  using Finish::finish;
+  void finish(const TicketRef& ticket, quire_completion completion) override;
+  void knocked(Knock knock) override;
+  void arrived(Arrival* arrival) override;
+  void ended(std::unique_ptr<Transfer> transfer) override;
+  void lost(Link* link) override;
+
+  const Config& config_;
+  Tickets& tickets_;
+  const Log& log_;
+  Transport transport_;
+  Offers offers_;
+  Serving serving_;
+  Asking asking_;
+  Figures figures_;
+  int64_t now_ = 0;
+  std::set<std::pair<int64_t, uint64_t>> deadlines_;  // with numbers of tickets
+  std::unordered_map<uint64_t, TicketRef> offered_;   // stores that have not ended
+  std::list<TicketRef> fresh_;
+  std::vector<uint64_t> cancelled_;
+  std::list<TicketRef> waiting_;  // the most urgent first
+};
+
+}  // namespace quire::ucx
