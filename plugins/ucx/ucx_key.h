@@ -13,7 +13,7 @@ namespace quire::ucx {
 
 inline constexpr size_t kNameBytes = 32;
 inline constexpr size_t kHandleBytes = 16;
-inline constexpr size_t kMostAddress = 64;
+inline constexpr size_t kMostAddress = 255;
 inline constexpr size_t kMostKey = kNameBytes + kHandleBytes + kMostAddress;
 
 using Handle = std::array<uint8_t, kHandleBytes>;  // all zero: none
@@ -23,6 +23,8 @@ struct ObjectKey {
   Handle handle = {};
 
   bool has_handle() const { return handle != Handle(); }
+  // 32 zero bytes, which no object has: all objects with the handle.
+  bool names_all() const { return has_handle() && name.size() == kNameBytes && name.find_first_not_of('\0') == std::string::npos; }
 };
 
 struct Key {

@@ -112,6 +112,15 @@ void Offers::remove(const ObjectRef& object, quire_code code) {
   end_if_unused(object);
 }
 
+bool Offers::remove_all(const Handle& handle, quire_code code) {
+  std::vector<ObjectRef> found;
+  for (const auto& [lease_end, object] : leases_) {
+    if (equal_handles(object->key.handle, handle)) found.push_back(by_ticket_.at(object->ticket));
+  }
+  for (const ObjectRef& object : found) remove(object, code);
+  return !found.empty();
+}
+
 // The bytes of one that is gone count until nothing reads them.
 void Offers::end_if_unused(const ObjectRef& object) {
   if (!object->is_gone || object->uses != 0) return;

@@ -66,6 +66,8 @@ class Offers {
   void end_use(const ObjectRef& object);
   // Nobody finds it from now on.
   void remove(const ObjectRef& object, quire_code code);
+  // All offers with this handle. False: there are none.
+  bool remove_all(const Handle& handle, quire_code code);
   // The offer of a ticket, also if it is gone and not ended; nullptr: there is none.
   ObjectRef of_ticket(uint64_t ticket) const;
   // Offers whose lease is over are gone. When the next one will be; INT64_MAX: none.

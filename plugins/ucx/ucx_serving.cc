@@ -142,6 +142,10 @@ bool Serving::collect(Peer* peer, const Object& object, const Message& message, 
 
 // Only who has the handle of an object can take it away from others.
 void Serving::done(Peer* peer, const Message& message, int64_t now) {
+  if (message.keys[0].names_all()) {
+    offers_.expire(now);
+    return answer(peer, message.request, offers_.remove_all(message.keys[0].handle, QUIRE_OK) ? Verdict::kOk : Verdict::kNotFound);
+  }
   const ObjectRef object = offers_.find(message.keys[0], now);
   if (object == nullptr) return answer(peer, message.request, Verdict::kNotFound);
   if (!object->key.has_handle()) return answer(peer, message.request, Verdict::kNotYours);

@@ -33,7 +33,7 @@ quire_fetch_id Engine::begin_from(const quire_offer& offer, quire_sequence_id se
   quire_error err = QUIRE_INIT(quire_error);
   quire_fetch_id fetch = 0;
   quire_peer peer = QUIRE_INIT(quire_peer);
-  peer.address = {"peer:1", 6};
+  peer.address = {options_.peer.data(), options_.peer.size()};
   std::memcpy(peer.handle, offer.handle, sizeof peer.handle);
   peer.end_token = offer.end_token;
   const quire_code code = quire_fetch_begin_peer(tiers_.get(), sequence, text.data(), text.size(), deadline_ns, &peer, &fetch, &err);

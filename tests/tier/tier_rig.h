@@ -76,6 +76,7 @@ struct EngineOptions {
   uint64_t event_ring_bytes = 0;      // of each tier; those of the cache: SHA-256, seed "7"
   bool has_cache_events = true;       // or it does not, although tiers are to
   bool is_peers = false;              // the tiers are peers; reasons 0
+  std::string peer = "peer:1";        // address of the one that is asked
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);

@@ -1,0 +1,112 @@
+// Offers through the connector ucx, over loopback: what one engine computed is read from its pool into another one's, and every byte is
+// right. Time is real.
+#include <fstream>
+
+#include "tests/connectors/patience.h"
+#include "tests/tier/tier_rig.h"
+
+namespace quire::test {
+namespace {
+
+std::string line_of(const std::string& path) {
+  std::string line;
+  std::ifstream(path) >> line;
+  return line;
+}
+
+EngineOptions of(const std::vector<quire_layer>& layers, uint32_t ranks, const std::string& settings) {
+  EngineOptions o;
+  o.layers = layers;
+  o.ranks = ranks;
+  o.others = {1, 2, 4};
+  o.is_peers = true;
+  o.connector = "ucx";
+  o.settings = settings;
+  o.pages = 700;
+  o.block = 32;  // what windows need of longer blocks than the writer's may be gone
+  return o;
+}
+
+struct Pair {
+  kit::TemporaryFolder folder;
+  Clock clock{true};
+  Engine prefill;
+  Engine decode;
+  quire_sequence_id sequence;
+
+  Pair(const std::vector<quire_layer>& layers, uint32_t from, uint32_t to, const std::string& fields = "")
+      : prefill(clock, of(layers, from, R"({"trusted": true, "listen": "127.0.0.1:0", "port_file": ")" + port() + "\"" + fields + "}"), {}),
+        decode(clock, reader(layers, to), {}),
+        sequence(prefill.open()) {}
+  std::string port() const { return folder.path() + "/port"; }
+  EngineOptions reader(const std::vector<quire_layer>& layers, uint32_t ranks) const {
+    EngineOptions o = of(layers, ranks, R"({"trusted": true})");
+    o.block = 16;
+    o.peer = line_of(port());
+    return o;
+  }
+  quire_offer offer(const Text& text) {
+    prefill.go_on(sequence, Text(text.begin(), text.end() - 1));
+    return prefill.offer(sequence, text);
+  }
+  // Ends by itself when the reader is done, or the lease is over.
+  void expect_over() {
+    for (int turns = 0; turns < 5000 && prefill.stats().offers_in_progress > 0; ++turns) EXPECT_TRUE(prefill.run().empty());
+    prefill.expect_nothing_left();
+    decode.expect_nothing_left();
+  }
+};
+
+TEST(UcxOffers, ComeWhole) {
+  const Text text = count_text(1, 417);
+  for (const auto& layers : {std::vector<quire_layer>{full_layer(4), window_layer(40)},
+                             {full_layer(4), cut_state_layer(), window_layer(100, 20), state_layer()},
+                             {latent_layer(), latent_layer()}}) {
+    for (const auto& [from, to] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {4U, 2U}}) {
+      SCOPED_TRACE(std::to_string(layers.size()) + " layers, " + std::to_string(from) + " to " + std::to_string(to) + " ranks");
+      Pair pair(layers, from, to);
+      const quire_offer offer = pair.offer(text);
+      pair.prefill.finish(pair.sequence);
+      pair.prefill.forget_all();
+      const quire_sequence_id sequence = pair.decode.open();
+      const quire_fetch_result got = pair.decode.fetch_from(offer, sequence, text);
+      EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+      EXPECT_EQ(got.committed, 416U);
+      pair.decode.go_on(sequence, text);
+      pair.decode.settle();
+      pair.expect_over();
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(UcxOffers, AreFoundByTheirHandleOnce) {
+  const Text text = count_text(1, 417);
+  Pair pair({full_layer(), state_layer()}, 1, 1);
+  const quire_offer offer = pair.offer(text);
+  const auto fetch = [&](const quire_offer& wanted) {
+    const quire_sequence_id sequence = pair.decode.open();
+    const quire_fetch_outcome outcome = pair.decode.fetch_from(wanted, sequence, text).outcome;
+    pair.decode.finish(sequence);
+    pair.decode.forget_all();
+    return outcome;
+  };
+  quire_offer forged = offer;
+  forged.handle[7] ^= 1;
+  EXPECT_EQ(fetch(forged), QUIRE_FETCH_NOTHING);
+  EXPECT_EQ(fetch(offer), QUIRE_FETCH_DONE);
+  pair.expect_over();
+  EXPECT_EQ(fetch(offer), QUIRE_FETCH_NOTHING);
+}
+
+TEST(UcxOffers, EndWithTheirLease) {
+  Pair pair({full_layer(), window_layer(40)}, 1, 1, R"(, "lease": "200ms")");
+  const Text text = count_text(1, 417);
+  const quire_offer offer = pair.offer(text);
+  EXPECT_GT(pair.prefill.cache_stats().holds, 0U);
+  pair.expect_over();
+  EXPECT_EQ(pair.decode.fetch_from(offer, pair.decode.open(), text).outcome, QUIRE_FETCH_NOTHING);
+}
+
+}  // namespace
+}  // namespace quire::test
