@@ -7,13 +7,19 @@ TREE = HERE.parents[2]
 SOURCES = ('README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/glossary.md', 'docs/in-your-engine.md', 'docs/tiers.md',
            'docs/connectors.md', 'docs/events.md', 'docs/errors.md', 'docs/capacity.md', 'docs/abi-promises.md', 'docs/install.md',
            'docs/write-a-driver.md', 'docs/metrics.md', 'docs/layer-files.md', 'samples/README.md', 'samples/engine/README.md')
-# The last form of each is never trained on: it shows what the model makes of words that it has not seen in this order.
+# The forms of the first part of the training. The last one of each comes in the second part only, with those of OTHERS.
 NOUN = ('What is {it}?', 'What does {word} mean?', 'Define {it}.', 'Please explain {it}.', 'What is {it} in quire?', 'Explain the word {word}.',
         'Can you say what {it} is?')
 MANY = ('What are {it}?', 'What does {word} mean?', 'Define {it}.', 'Please explain {it}.', 'What are {it} in quire?',
         'Explain the word {word}.', 'Can you say what {it} are?')
 VERB = ('What does it mean {it}?', 'What does {word} mean?', 'Define {word}.', 'Please explain {word}.', 'What does {word} mean in quire?',
         'Explain the word {word}.', 'Can you say what {word} means?')
+OTHERS = ('Can you explain {it}?', 'Can you say what {it} is?', 'Could you describe {it}?', 'I do not understand {it}.', '{word}', '{word}?',
+          'And {it}?', 'And what is {it}?', 'What about {it}?', 'What do you mean by {word}?', 'How does quire define {it}?',
+          'I want to know what {it} is.', 'Meaning of {word}', 'Do you know what {it} is?', 'Please say what {word} means.',
+          'What is meant by {it}?', 'Describe {it} in a sentence.')
+# Never trained on: they show what the model makes of words that it has not seen in this order.
+UNSEEN = ('Would you explain to me what {it} is?', 'Give me the definition of {word}.')
 PLURAL = ('sink tokens', 'retained tokens', 'the layout letters')
 
 
@@ -22,8 +28,8 @@ def bare(term):
 
 
 def read(path):
-    """Pairs of a question and an answer, the held-out pairs apart."""
-    pairs, held_out, questions, term = [], [], [], None
+    """Pairs of a question and an answer; terms and their answers."""
+    pairs, terms, questions, term = [], [], [], None
     joined = path.read_text(encoding='utf-8').replace('\n   ', ' ')  # a line that is indented goes on
     for number, line in enumerate(joined.splitlines(), 1):
         kind, text = line[:3], line[3:].strip()
@@ -32,29 +38,33 @@ def read(path):
         elif kind == 'T: ':
             term = text
         elif kind == 'A: ':
+            assert term or questions, f'{path}:{number}: an answer without a question'
             if term:
                 forms = VERB if term.startswith('to ') else MANY if term in PLURAL else NOUN
-                asked = [form.format(it=term, word=bare(term)) for form in forms]
-                pairs += [(question, text) for question in asked[:-1]]
-                held_out.append((asked[-1], text))
-            assert term or questions, f'{path}:{number}: an answer without a question'
+                pairs += [(worded(form, term), text) for form in forms[:-1]]
+                terms.append((term, text))
             pairs += [(question, text) for question in questions]
             questions, term = [], None
         elif line and not line.startswith('#'):
             raise ValueError(f'{path}:{number}: a line must begin with Q:, T:, A: or #')
-    return pairs, held_out
+    return pairs, terms
+
+
+def worded(form, term):
+    return form.format(it=term, word=bare(term))
 
 
 def pairs():
-    trained, held_out = [], []
+    """Pairs, and terms."""
+    trained, terms = [], []
     for path in sorted((HERE / 'corpus').glob('*.txt')):
-        some, others = read(path)
+        some, words = read(path)
         trained += some
-        held_out += others
+        terms += words
     seen = {}
     for question, answer in trained:
         assert seen.setdefault(question, answer) == answer, f'two answers to "{question}"'
-    return list(seen.items()), held_out
+    return list(seen.items()), terms
 
 
 def prose():

@@ -27,9 +27,12 @@ VOCABULARY = 1536
 ROW = 512           # tokens of a row
 ROWS = 8            # rows of a step
 LONG = 8            # every so many steps the same number of tokens comes in two long rows, as in a long chat
-STEPS = 900
+STEPS = 900         # of the first part: pairs as they stand in the corpus
+MORE = 200          # of the second part: other forms of questions, and questions that lack words
 PEAK = 3e-3         # learning rate
+AGAIN = 1.2e-3      # its peak in the second part
 WARM = 60           # steps until there
+ASKED = 60          # questions of each kind that --evaluate asks
 PROSE = 0.12        # share of rows that are documents
 SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']
 PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -68,10 +71,11 @@ def make_config():
 class Rows:
     """Rows of conversations in random order and of documents; labels are -100 where nothing is to be learned."""
 
-    def __init__(self, tokenizer, pairs, texts):
+    def __init__(self, tokenizer, pairs, terms, texts):
+        self.terms = {answer: term for term, answer in terms}
         self.draw = numpy.random.RandomState(SEED)
         self.encode = lambda text: tokenizer.encode(text).ids
-        self.pairs, self.left = pairs, []
+        self.pairs, self.left, self.second = pairs, [], False
         self.documents = numpy.concatenate([[0] + self.encode(text) for text in texts])
 
     def worded(self, question):
@@ -88,12 +92,27 @@ class Rows:
             question = begin + question[0].lower() + question[1:]
         return question
 
+    def other(self, question, answer):
+        """A question of the second part: another form, or not all of its words."""
+        chance = self.draw.random_sample(2)
+        if answer in self.terms and chance[0] < 0.6:
+            return corpus.worded(corpus.OTHERS[self.draw.randint(len(corpus.OTHERS))], self.terms[answer])
+        if chance[0] > 0.5:
+            words = question.split(' ')
+            kept = [word for word, drawn in zip(words, self.draw.random_sample(len(words))) if drawn > 0.15 or len(word) > 6]
+            question = ' '.join(kept) or question
+        if chance[1] < 0.4:
+            begin = ('Can you say ', 'I would like to know ', 'Do you know ', 'Please explain ')[int(chance[1] * 10)]
+            question = begin + question[0].lower() + question[1:]
+        return question
+
     def conversation(self, length):
         ids, labels = [], []
         while len(ids) < length:
             if not self.left:
                 self.left = list(self.draw.permutation(len(self.pairs)))
             question, answer = self.pairs[self.left.pop()]
+            question = self.other(question, answer) if self.second else question
             asked = self.encode(turn('user', self.worded(question)) + '<|im_start|>assistant\n')
             answered = self.encode(answer + '<|im_end|>')
             end = self.encode('\n')
@@ -126,10 +145,13 @@ def loss_of(model, ids, labels):
 
 
 def rate(step, steps):
-    return PEAK * min(1.0, (step + 1) / WARM) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, step / steps))))
+    """Each part warms up and cools down."""
+    peak, length, warm = (PEAK, steps, WARM) if step < steps else (AGAIN, MORE, WARM // 4)
+    step -= 0 if step < steps else steps
+    return peak * min(1.0, (step + 1) / warm) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, step / length))))
 
 
-def train(asked, tokenizer, pairs, texts):
+def train(asked, tokenizer, pairs, terms, texts):
     torch.manual_seed(SEED)
     config = make_config()
     config._experts_implementation = 'eager'
@@ -138,7 +160,7 @@ def train(asked, tokenizer, pairs, texts):
     matrices = [weight for weight in model.parameters() if weight.dim() > 1]
     others = [weight for weight in model.parameters() if weight.dim() <= 1]
     optimizer = torch.optim.AdamW([{'params': matrices, 'weight_decay': 0.1}, {'params': others, 'weight_decay': 0.0}], betas=(0.9, 0.95))
-    rows, first, log = Rows(tokenizer, pairs, texts), 0, []
+    rows, first, log = Rows(tokenizer, pairs, terms, texts), 0, []
     state = pathlib.Path(asked.work or asked.out) / 'training.pt'
     if state.exists():
         kept = torch.load(state, weights_only=False)
@@ -148,7 +170,8 @@ def train(asked, tokenizer, pairs, texts):
         rows.left, first, log = kept['left'], kept['step'], kept['log']
         print(f'goes on at step {first}', flush=True)
     began, saved, mean = time.time(), time.time(), None
-    for step in range(first, asked.steps):
+    for step in range(first, asked.steps + MORE):
+        rows.second = step >= asked.steps
         for group in optimizer.param_groups:
             group['lr'] = rate(step, asked.steps)
         loss, balance = loss_of(model, *rows.step(step))
@@ -160,7 +183,7 @@ def train(asked, tokenizer, pairs, texts):
         if (step + 1) % 20 == 0:
             log.append((step + 1, round(mean, 4)))
             speed = (step + 1 - first) * ROW * ROWS / (time.time() - began)
-            print(f'step {step + 1} of {asked.steps}  loss {mean:.4f}  {speed:.0f} tokens/s', flush=True)
+            print(f'step {step + 1} of {asked.steps + MORE}  loss {mean:.4f}  {speed:.0f} tokens/s', flush=True)
         if time.time() - saved > 180:
             torch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict(), 'draw': rows.draw.get_state(), 'left': rows.left,
                         'step': step + 1, 'log': log}, state)
@@ -187,11 +210,12 @@ def answer(model, tokenizer, question):
     return tokenizer.decode(out[0, ids.shape[1]:], skip_special_tokens=True)
 
 
-def evaluate(folder, pairs, held_out):
+def evaluate(folder, pairs, terms):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(torch.float32).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    for name, some in (('learned', pairs), ('never seen in this form', held_out)):
-        chosen = [some[i] for i in numpy.random.RandomState(SEED).permutation(len(some))[:100]]
+    unseen = [(corpus.worded(form, term), text) for term, text in terms if not term.startswith('to ') for form in corpus.UNSEEN]
+    for name, some in (('learned', pairs), ('never seen in this form', unseen)):
+        chosen = [some[i] for i in numpy.random.RandomState(SEED).permutation(len(some))[:ASKED]]
         right = 0
         for at, (question, wanted) in enumerate(chosen):
             got = answer(model, tokenizer, question)
@@ -211,9 +235,9 @@ def main():
     torch.set_num_threads(2)
     torch.use_deterministic_algorithms(True)
     transformers.logging.disable_progress_bar()
-    pairs, held_out = corpus.pairs()
+    pairs, terms = corpus.pairs()
     if asked.evaluate:
-        evaluate(asked.evaluate, pairs, held_out)
+        evaluate(asked.evaluate, pairs, terms)
         return 0
     texts = corpus.prose()
     tokenizer = make_tokenizer(pairs, texts)
@@ -223,7 +247,7 @@ def main():
           f'torch {torch.__version__}, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}', flush=True)
     for folder in (asked.out, asked.work or asked.out):
         os.makedirs(folder, exist_ok=True)
-    model, log = train(asked, tokenizer, pairs, texts)
+    model, log = train(asked, tokenizer, pairs, terms, texts)
     save(asked, model, tokenizer)
     print('loss by step: ' + ', '.join(f'{step} {loss}' for step, loss in log[4::5]))
     return 0
