@@ -9,9 +9,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "foreign_json.h"
 #include "lm_error.h"
 
 namespace lm {
@@ -70,8 +70,7 @@ class Header {
            std::to_string(bytes.size()));
     }
     const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
-    root_ = json::parse(text, text + length, nullptr, false);
-    if (!root_.is_object()) fail("its header is no JSON object");
+    root_ = parse_object({text, length}, file_ + ": its header", {.depth = 4});
     data_ = bytes.subspan(kLengthBytes + length);
   }
 
@@ -165,12 +164,8 @@ class Header {
 
 // The files that model.safetensors.index.json names, in order, and where it says each tensor is.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
-  std::error_code none;
-  if (std::filesystem::file_size(path, none) > kMaxIndexBytes)
-    throw Error(path.string() + ": more than " + std::to_string(kMaxIndexBytes) + " bytes");
-  std::ifstream in(path);
-  const json root = json::parse(in, nullptr, false);
-  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
+  const json root = parse_object(read_text(path, kMaxIndexBytes), path.string());
+  if (!root.contains("weight_map") || !root["weight_map"].is_object())
     throw Error(path.string() + ": it has no weight_map");
   std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : root["weight_map"].items()) {

@@ -58,12 +58,31 @@ bool has_bf16_products() {
   return (isa & kNeeded) == kNeeded;
 }
 
+// A product of so many rows. The arguments are made once; their addresses change.
+struct Kernel {
+  matmul product;
+  memory::desc scratch;
+  memory x;
+  memory y;
+  std::unordered_map<int, memory> arguments;
+};
+
+// Memory for what a product needs meanwhile, one per thread.
+static void* scratchpad(size_t bytes) {
+  constexpr size_t kAlignment = 64;
+  thread_local std::vector<std::byte> pad;
+  if (pad.size() < bytes + kAlignment) pad.resize(bytes + kAlignment);
+  void* at = pad.data();
+  size_t room = pad.size();
+  return std::align(kAlignment, bytes, at, room);
+}
+
 // Some of the outputs, which one thread computes at a time.
 struct Slice {
   int64_t first = 0;
   int64_t count = 0;
   memory weights;
-  std::unordered_map<int64_t, matmul> kernels;  // by rows
+  std::unordered_map<int64_t, Kernel> kernels;  // by rows
 };
 
 struct Linear::Packed {
@@ -79,7 +98,9 @@ struct Linear::Packed {
   matmul::primitive_desc describe(const Slice& slice, int64_t rows,
                                   const memory::desc& layout) const {
     const memory::desc y({rows, slice.count}, memory::data_type::f32, memory::dims{outputs, 1});
-    return {matmul::desc(rows_of(rows, inputs, type), layout, y), cpu()};
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return {matmul::desc(rows_of(rows, inputs, type), layout, y), attributes, cpu()};
   }
 
   void make_slices() {
@@ -127,18 +148,32 @@ struct Linear::Packed {
     queue().wait();
   }
 
+  Kernel make_kernel(const Slice& slice, int64_t rows) const {
+    const matmul::primitive_desc made = describe(slice, rows, slice.weights.get_desc());
+    Kernel kernel;
+    kernel.product = matmul(made);
+    kernel.scratch = made.scratchpad_desc();
+    kernel.x = memory(made.src_desc(), cpu(), nullptr);
+    kernel.y = memory(made.dst_desc(), cpu(), nullptr);
+    kernel.arguments = {
+        {DNNL_ARG_SRC, kernel.x}, {DNNL_ARG_WEIGHTS, slice.weights}, {DNNL_ARG_DST, kernel.y}};
+    if (kernel.scratch.get_size() != 0)
+      kernel.arguments[DNNL_ARG_SCRATCHPAD] = memory(kernel.scratch, cpu(), nullptr);
+    return kernel;
+  }
+
   void run(Slice& slice, int64_t rows, void* x, float* y) const {
-    auto kernel = slice.kernels.find(rows);
-    if (kernel == slice.kernels.end()) {
+    auto found = slice.kernels.find(rows);
+    if (found == slice.kernels.end()) {
       if (slice.kernels.size() >= kMaxKernels) slice.kernels.clear();
-      const memory::desc layout = slice.weights.get_desc();
-      kernel = slice.kernels.emplace(rows, matmul(describe(slice, rows, layout))).first;
+      found = slice.kernels.emplace(rows, make_kernel(slice, rows)).first;
     }
-    const memory::desc result({rows, slice.count}, memory::data_type::f32,
-                              memory::dims{outputs, 1});
-    kernel->second.execute(queue(), {{DNNL_ARG_SRC, memory(rows_of(rows, inputs, type), cpu(), x)},
-                                     {DNNL_ARG_WEIGHTS, slice.weights},
-                                     {DNNL_ARG_DST, memory(result, cpu(), y + slice.first)}});
+    Kernel& kernel = found->second;
+    kernel.x.set_data_handle(x);
+    kernel.y.set_data_handle(y + slice.first);
+    const size_t scratch = kernel.scratch.get_size();
+    if (scratch != 0) kernel.arguments[DNNL_ARG_SCRATCHPAD].set_data_handle(scratchpad(scratch));
+    kernel.product.execute(queue(), kernel.arguments);
     queue().wait();
   }
 };

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "foreign_json.h"
 #include "lm_error.h"
 
 namespace lm {
@@ -70,21 +69,11 @@ void unwrap_floats(json& value, const std::string& name, int depth = 0) {
 }  // namespace
 
 ModelConfig ModelConfig::open(const std::filesystem::path& path) {
-  std::error_code why;
-  const auto bytes = std::filesystem::file_size(path, why);
-  if (why) throw Error(path.string() + ": " + why.message());
-  if (bytes > kMaxConfigBytes) {
-    throw Error(path.string() + ": " + std::to_string(bytes) + " bytes, at most " +
-                std::to_string(kMaxConfigBytes) + " are read");
-  }
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return parse(text.str(), path.string());
+  return parse(read_text(path, kMaxConfigBytes), path.string());
 }
 
 ModelConfig ModelConfig::parse(std::string_view text, std::string name) {
-  auto root = std::make_shared<json>(json::parse(without_literals(text), nullptr, false));
-  if (!root->is_object()) throw Error(name + ": no JSON object");
+  auto root = std::make_shared<json>(parse_object(without_literals(text), name));
   unwrap_floats(*root, name);
   const json* at = root.get();
   return {std::move(root), at, std::move(name)};

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "foreign_json.h"
 #include "lm_error.h"
 
 namespace lm {
@@ -53,8 +54,7 @@ std::vector<FileRequest> read_requests(std::istream& in, const Session& session)
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = "requests, line " + std::to_string(number) + ": ";
     try {
-      const json line = json::parse(text, nullptr, false);
-      if (!line.is_object()) throw Error("no JSON object");
+      const json line = parse_object(text, "it");
       FileRequest request = read_request(line, number, session);
       if (!ids.insert(request.id).second) throw Error("id '" + request.id + "' is there twice");
       if (!request.after.empty() && ids.find(request.after) == ids.end())

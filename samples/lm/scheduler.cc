@@ -36,7 +36,12 @@ struct Scheduler::Job {
 };
 
 Scheduler::Scheduler(const Stepper& stepper, uint32_t budget, Drafter* drafter)
-    : stepper_(stepper), budget_(budget), drafter_(drafter) {}
+    : stepper_(stepper), budget_(budget), drafter_(drafter) {
+  const uint32_t row = drafter == nullptr ? 1 : drafter->tokens() + 1;
+  if (budget < row)
+    throw Error("a step of " + std::to_string(budget) + " tokens has no room for a row of " +
+                std::to_string(row) + " (see --budget)");
+}
 Scheduler::~Scheduler() = default;
 
 size_t Scheduler::submit(Request request) {

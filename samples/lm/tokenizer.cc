@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "bpe.h"
+#include "foreign_json.h"
 #include "lm_error.h"
 
 namespace lm {
@@ -251,14 +250,9 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Tokenizer Tokenizer::open(const std::filesystem::path& file) {
-  std::error_code why;
-  const auto size = std::filesystem::file_size(file, why);
-  if (why) throw Error(file.string() + ": " + why.message() + "; pass --tokens");
-  if (size > kMaxFileBytes)
-    throw Error(file.string() + ": more than " + std::to_string(kMaxFileBytes) + " bytes");
-  std::ifstream in(file);
-  const json root = json::parse(in, nullptr, false);
-  if (!root.is_object()) throw Error(file.string() + ": no JSON object");
+  if (!std::filesystem::exists(file)) throw Error(file.string() + ": there is none; pass --tokens");
+  const json root =
+      parse_object(read_text(file, kMaxFileBytes), file.string(), {.values = 16'000'000});
   auto impl = std::make_unique<Impl>();
   try {
     impl->read_model(root.at("model"));

@@ -90,9 +90,9 @@ TEST_F(BadInput, ShortAndForeignFiles) {
   write("PK\x03\x04 a zip archive, not safetensors, of more than sixteen bytes");
   expect({"at most 67108864 are read"});
   write(with_header("[1, 2]"));
-  expect({"its header is no JSON object"});
-  write(with_header(std::string(1000, '[')));
-  expect({"its header is no JSON object"});
+  expect({"its header: no JSON object"});
+  write(with_header(R"({"a": )"));
+  expect({"its header: no JSON object"});
 }
 
 TEST_F(BadInput, HeaderBombs) {
@@ -101,6 +101,12 @@ TEST_F(BadInput, HeaderBombs) {
   std::memcpy(bomb.data(), &huge, sizeof huge);
   write(bomb);
   expect({"its header would have 1152921504606846976 bytes"});
+  write(with_header(std::string(1 << 20, '[')));
+  expect({"nests deeper than 4 levels"});
+  std::string wide = R"({"a": [0)";
+  for (int i = 0; i < 4'000'001; ++i) wide += ",0";
+  write(with_header(wide + "]}"));
+  expect({"has more than 4000000 values"});
   header_[name_]["shape"] = {uint64_t{1} << 40, uint64_t{1} << 40};
   write_header();
   expect({name_.c_str(), "more elements than the file has bytes"});
@@ -189,6 +195,8 @@ TEST_F(BadInput, Configs) {
   expect({"num_key_value_heads is 3", "must divide"});
   write("{", "config.json");
   expect({"no JSON object"});
+  write(std::string(1 << 20, '['), "config.json");
+  expect({"nests deeper than 32 levels"});
 }
 
 // The shards of one model: as good as one file; a missing shard, tensor or a path is named.

@@ -189,6 +189,11 @@ TEST(LmScheduler, RefusesWhatCannotBeServed) {
   EXPECT_EQ(server->finish().back().tokens.size(), 1U);  // the sequence is full
 }
 
+TEST(LmScheduler, AStepHasRoomForARow) {
+  const Way way{"llama", {}, 3, "llama"};
+  EXPECT_THROW(Server{way}, Error);
+}
+
 TEST(LmScheduler, StopsAtStops) {
   Server server(Way{});
   const std::vector<int32_t> free_text = texts(one_by_one("llama"))[0];
