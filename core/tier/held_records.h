@@ -14,6 +14,9 @@
 
 namespace quire {
 
+// Bytes whose checksums are computed in one call: a step waits for this.
+inline constexpr uint64_t kSummedAtOnce = uint64_t{8} << 20;
+
 // Tokens [first, end) of what a hold has; they lie in one unit.
 struct HeldRange {
   quire_hold_id hold = 0;

@@ -12,8 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kBytesAtOnce = uint64_t{8} << 20;  // are summed in one call: a step waits for this
-constexpr uint64_t kTicketMark = 0xffff;              // in the low bits: no slot of a transfer
+constexpr uint64_t kTicketMark = 0xffff;  // in the low bits: no slot of a transfer
 
 Status random_bytes(std::span<uint8_t> out) {
   if (getrandom(out.data(), out.size(), 0) == static_cast<ssize_t>(out.size())) return {};
@@ -185,7 +184,7 @@ void Offers::start_ready() noexcept {
 
 Submitted Offers::start(Offer* offer, uint64_t* summed) {
   for (; offer->waits(); ++offer->next) {
-    if (*summed >= kBytesAtOnce) return Submitted::kFull;
+    if (*summed >= kSummedAtOnce) return Submitted::kFull;
     const Record& record = offer->records[offer->next];
     const TierPart& part = state_.plan->parts()[record.part];
     if (!describe_record(state_, record.range, record.names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {

@@ -12,8 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr uint64_t kBytesAtOnce = uint64_t{8} << 20;
-
 PrefixNames names_of(const quire_unit& unit) {
   PrefixNames names;
   std::copy_n(unit.digest, names.own.size(), names.own.begin());
@@ -73,7 +71,7 @@ bool Stores::has_room() const {
 // As many as are summed quickly: a step waits for this.
 void Stores::take_units() noexcept {
   try {
-    for (uint64_t taken = 0; taken < kBytesAtOnce && has_room();) {
+    for (uint64_t taken = 0; taken < kSummedAtOnce && has_room();) {
       uint64_t bytes = 0;
       if (!take_unit(&bytes)) break;
       taken += bytes;
@@ -159,7 +157,7 @@ void Stores::start_ready() {
   size_t kept = 0;
   summed_ = 0;
   for (const uint32_t index : waiting_) {
-    const bool later = summed_ >= kBytesAtOnce || !state_.is_done(units_[index].mark);
+    const bool later = summed_ >= kSummedAtOnce || !state_.is_done(units_[index].mark);
     if (later || !start_or_drop(index)) waiting_[kept++] = index;
   }
   waiting_.resize(kept);
