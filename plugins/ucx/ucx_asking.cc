@@ -11,11 +11,11 @@ namespace {
 using plugins::kMillisecond;
 using plugins::kSecond;
 
-constexpr size_t kMostAsked = 256;                // peers
-constexpr uint64_t kStretch = uint64_t{2} << 20;  // bytes of a want
-constexpr uint64_t kWindow = uint64_t{32} << 20;  // bytes that a peer owes
-constexpr size_t kMostRequests = 128;             // that a peer owes
-constexpr int64_t kGrace = 20 * kMillisecond;     // for bytes that nobody wants any more
+constexpr size_t kMostAsked = 256;                    // peers
+constexpr uint64_t kStretch = uint64_t{2} << 20;      // bytes of a want
+constexpr uint64_t kWindow = uint64_t{32} << 20;      // bytes that a peer owes
+constexpr size_t kMostRequests = 128;                 // that a peer owes
+constexpr int64_t kGraceOfLoads = 20 * kMillisecond;  // for bytes that nobody wants any more
 constexpr int64_t kLongestInterest = 24 * 3600 * kSecond;
 constexpr size_t kMostInterests = 65536;  // of a peer
 constexpr uint32_t kSomeLease = 1;        // a look-up asks for one, and the owner says how long
@@ -144,7 +144,7 @@ bool Asking::give_up(uint64_t number, quire_code code, int64_t now) {
   task->code = code;
   AskedPeer* const peer = task->peer();
   peer->given_up += task->receiving;
-  peer->hurry = std::min(peer->hurry, now + kGrace);
+  peer->hurry = std::min(peer->hurry, now + kGraceOfLoads);
   return true;
 }
 
@@ -187,7 +187,7 @@ void Asking::target_failed(const TaskRef& task, quire_code code, int64_t now) {
     task->is_over = true;
     task->code = code;
     task->peer()->given_up += task->receiving;
-    task->peer()->hurry = std::min(task->peer()->hurry, now + kGrace);
+    task->peer()->hurry = std::min(task->peer()->hurry, now + kGraceOfLoads);
     return;
   }
   if (!goes_on) return end_task(task, code == QUIRE_UNAVAILABLE && task->any_answered ? QUIRE_NOT_FOUND : code);
