@@ -262,7 +262,7 @@ void Asking::arrived(Arrival* arrival, int64_t now) {
   const bool is_right = message && arrival->is_data == (message->kind == Kind::kData) &&
                         (message->kind == Kind::kData || message->kind == Kind::kFound || message->kind == Kind::kAnswer);
   if (!is_right) return lose(peer, "it sent what is no message of this connection", QUIRE_UNAVAILABLE, now);
-  peer->progress = now;
+  if (arrival->is_data || peer->receiving == 0) peer->progress = now;  // bytes that stand still are not made good by answers
   peer->pause = 0;
   if (message->kind == Kind::kData) {
     data(peer, *message, arrival, now);
