@@ -71,7 +71,11 @@ quire_code Asking::targets_of(const Key& key, int64_t now, std::vector<AskedPeer
 quire_code Asking::begin(const TaskRef& task, const Key& key, int64_t now) {
   if (const quire_code code = targets_of(key, now, &task->targets); code != QUIRE_OK) return code;
   tasks_.emplace(task->ticket->fields.ticket, task);
-  ask_next(task, now);
+  try {
+    ask_next(task, now);
+  } catch (const std::bad_alloc&) {
+    give_up(task->ticket->fields.ticket, QUIRE_RESOURCE_EXHAUSTED, now);
+  }
   return QUIRE_OK;
 }
 
@@ -119,13 +123,17 @@ quire_code Asking::look_up(const TicketRef& ticket, int64_t now) {
   if (parts.empty()) return QUIRE_NOT_FOUND;
   for (const auto& [peer, own] : parts) task->parts_left += static_cast<uint32_t>(own.size());
   tasks_.emplace(ticket->fields.ticket, task);
-  for (const auto& [peer, own] : parts) {
-    if (make_ready(peer, now)) {
-      peer->waiting.insert(peer->waiting.end(), own.begin(), own.end());
-      fill(peer, now);
-    } else {
-      for (const RequestRef& request : own) part_ended(request, false);
+  try {
+    for (const auto& [peer, own] : parts) {
+      if (make_ready(peer, now)) {
+        peer->waiting.insert(peer->waiting.end(), own.begin(), own.end());
+        fill(peer, now);
+      } else {
+        for (const RequestRef& request : own) part_ended(request, false);
+      }
     }
+  } catch (const std::bad_alloc&) {
+    give_up(ticket->fields.ticket, QUIRE_RESOURCE_EXHAUSTED, now);
   }
   return QUIRE_OK;
 }
@@ -312,8 +320,12 @@ void Asking::found(const RequestRef& request, const Message& message, int64_t no
     if (size == 0) size = message.sizes[i];
     const int64_t lease = std::min(request->task->ticket->fields.lease_ns, kLongestInterest);
     if (lease <= 0 || message.sizes[i] == 0 || !message.leased || peer->interests.size() >= kMostInterests) continue;
-    Interest& interest = peer->interests[name];
-    interest = {key, std::max(interest.until, now + lease)};
+    try {
+      Interest& interest = peer->interests[name];
+      interest = {key, std::max(interest.until, now + lease)};
+    } catch (const std::bad_alloc&) {
+      request->task->all_leased = false;  // nobody would renew it
+    }
     peer->next_beat = std::min(peer->next_beat, now + peer->lease_ns / 3);
   }
   if (request->task == nullptr) return;
@@ -332,6 +344,7 @@ void Asking::part_ended(const RequestRef& request, bool is_answered) {
 }
 
 void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int64_t now) {
+  auto transfer = std::make_unique<Transfer>();  // before anything has changed
   const RequestRef request = taken(peer, header.request);
   if (request == nullptr) return;  // nobody wants it; it is dropped
   if (request->kind != Kind::kWant || header.bytes != request->stretch.bytes || header.bytes != arrival->length) {
@@ -353,7 +366,6 @@ void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int6
     }
     return received(request, true, now);
   }
-  auto transfer = std::make_unique<Transfer>();
   transfer->places = std::move(request->stretch.places);
   transfer->bytes = request->stretch.bytes;
   transfer->about = request;
@@ -378,7 +390,9 @@ void Asking::received(const RequestRef& request, bool is_whole, int64_t now) {
     target_failed(task, QUIRE_UNAVAILABLE, now);
   } else {
     task->moved += request->stretch.bytes;
-    if (task->cursor.is_at_end() && task->wanted == 0 && task->receiving == 0) end_task(task, QUIRE_OK);
+    if (task->cursor.is_at_end() && task->wanted == 0 && task->receiving == 0) {
+      end_task(task, task->moved == task->total ? QUIRE_OK : QUIRE_RESOURCE_EXHAUSTED);  // a stretch was lost for want of memory
+    }
   }
   fill(peer, now);
 }
