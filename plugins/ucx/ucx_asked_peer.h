@@ -23,7 +23,9 @@ using AskedPeerRef = std::shared_ptr<AskedPeer>;
 
 // A ticket for which peers are asked.
 struct Task {
-  explicit Task(TicketRef of) : ticket(std::move(of)), cursor(ticket->runs) {}
+  explicit Task(TicketRef of) : ticket(std::move(of)), cursor(ticket->runs) {
+    for (const quire_ticket_run& run : ticket->runs) total += run.bytes * run.count;
+  }
 
   TicketRef ticket;
   std::vector<AskedPeerRef> targets;  // loads, removals: one after the other
@@ -33,6 +35,7 @@ struct Task {
   Cursor cursor;
   uint32_t wanted = 0;     // stretches that were asked for
   uint32_t receiving = 0;  // stretches whose bytes may be moving
+  uint64_t total = 0;      // bytes
   uint64_t moved = 0;
   bool is_over = false;  // it ends with `code` when nothing moves any more
   quire_code code = QUIRE_OK;

@@ -69,6 +69,10 @@ void Asking::lost(Link* link, int64_t now) {
 void Asking::lose(AskedPeer* peer, std::string_view why, quire_code code, int64_t now) {
   if (peer->state == AskedPeer::State::kDown) return;
   const AskedPeerRef keep = find(peer);
+  std::vector<RequestRef> owed;  // all that takes memory is taken before anything changes
+  std::vector<TaskRef> failed;
+  owed.reserve(peer->waiting.size() + peer->requests.size());
+  failed.reserve(peer->loads.size() + peer->waiting.size() + peer->requests.size());
   log_.say(QUIRE_LOG_WARN, {"peer ", peer->address.text, " is lost: ", why});
   if (peer->link != nullptr) {
     peer->link->user = nullptr;
@@ -81,13 +85,14 @@ void Asking::lose(AskedPeer* peer, std::string_view why, quire_code code, int64_
   peer->pause = std::clamp(2 * peer->pause, kShortestPause, kLongestPause);
   random_ = random_ * 6364136223846793005U + 1442695040888963407U;
   peer->next_try = now + peer->pause - static_cast<int64_t>((random_ >> 33) % static_cast<uint64_t>(peer->pause / 4));
-  std::vector<RequestRef> owed(peer->waiting.begin(), peer->waiting.end());
-  for (const auto& [id, request] : std::exchange(peer->requests, {})) {
+  owed.assign(peer->waiting.begin(), peer->waiting.end());
+  for (const auto& [id, request] : peer->requests) {
     peer->wanted_bytes -= request->stretch.bytes;
     owed.push_back(request);
   }
+  peer->requests.clear();
   peer->waiting.clear();
-  std::vector<TaskRef> failed(peer->loads.begin(), peer->loads.end());
+  failed.assign(peer->loads.begin(), peer->loads.end());
   peer->loads.clear();
   for (const RequestRef& request : owed) {
     if (request->kind == Kind::kLookup) {

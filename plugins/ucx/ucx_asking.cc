@@ -11,11 +11,11 @@ namespace {
 using plugins::kMillisecond;
 using plugins::kSecond;
 
-constexpr size_t kMostAsked = 256;                // peers
-constexpr uint64_t kStretch = uint64_t{2} << 20;  // bytes of a want
-constexpr uint64_t kWindow = uint64_t{32} << 20;  // bytes that a peer owes
-constexpr size_t kMostRequests = 128;             // that a peer owes
-constexpr int64_t kGrace = 20 * kMillisecond;     // for bytes that nobody wants any more
+constexpr size_t kMostAsked = 256;                    // peers
+constexpr uint64_t kStretch = uint64_t{2} << 20;      // bytes of a want
+constexpr uint64_t kWindow = uint64_t{32} << 20;      // bytes that a peer owes
+constexpr size_t kMostRequests = 128;                 // that a peer owes
+constexpr int64_t kGraceOfLoads = 20 * kMillisecond;  // for bytes that nobody wants any more
 constexpr int64_t kLongestInterest = 24 * 3600 * kSecond;
 constexpr size_t kMostInterests = 65536;  // of a peer
 constexpr uint32_t kSomeLease = 1;        // a look-up asks for one, and the owner says how long
@@ -71,7 +71,11 @@ quire_code Asking::targets_of(const Key& key, int64_t now, std::vector<AskedPeer
 quire_code Asking::begin(const TaskRef& task, const Key& key, int64_t now) {
   if (const quire_code code = targets_of(key, now, &task->targets); code != QUIRE_OK) return code;
   tasks_.emplace(task->ticket->fields.ticket, task);
-  ask_next(task, now);
+  try {
+    ask_next(task, now);
+  } catch (const std::bad_alloc&) {
+    give_up(task->ticket->fields.ticket, QUIRE_RESOURCE_EXHAUSTED, now);
+  }
   return QUIRE_OK;
 }
 
@@ -119,13 +123,17 @@ quire_code Asking::look_up(const TicketRef& ticket, int64_t now) {
   if (parts.empty()) return QUIRE_NOT_FOUND;
   for (const auto& [peer, own] : parts) task->parts_left += static_cast<uint32_t>(own.size());
   tasks_.emplace(ticket->fields.ticket, task);
-  for (const auto& [peer, own] : parts) {
-    if (make_ready(peer, now)) {
-      peer->waiting.insert(peer->waiting.end(), own.begin(), own.end());
-      fill(peer, now);
-    } else {
-      for (const RequestRef& request : own) part_ended(request, false);
+  try {
+    for (const auto& [peer, own] : parts) {
+      if (make_ready(peer, now)) {
+        peer->waiting.insert(peer->waiting.end(), own.begin(), own.end());
+        fill(peer, now);
+      } else {
+        for (const RequestRef& request : own) part_ended(request, false);
+      }
     }
+  } catch (const std::bad_alloc&) {
+    give_up(ticket->fields.ticket, QUIRE_RESOURCE_EXHAUSTED, now);
   }
   return QUIRE_OK;
 }
@@ -144,7 +152,7 @@ bool Asking::give_up(uint64_t number, quire_code code, int64_t now) {
   task->code = code;
   AskedPeer* const peer = task->peer();
   peer->given_up += task->receiving;
-  peer->hurry = std::min(peer->hurry, now + kGrace);
+  peer->hurry = std::min(peer->hurry, now + kGraceOfLoads);
   return true;
 }
 
@@ -187,7 +195,7 @@ void Asking::target_failed(const TaskRef& task, quire_code code, int64_t now) {
     task->is_over = true;
     task->code = code;
     task->peer()->given_up += task->receiving;
-    task->peer()->hurry = std::min(task->peer()->hurry, now + kGrace);
+    task->peer()->hurry = std::min(task->peer()->hurry, now + kGraceOfLoads);
     return;
   }
   if (!goes_on) return end_task(task, code == QUIRE_UNAVAILABLE && task->any_answered ? QUIRE_NOT_FOUND : code);
@@ -262,7 +270,7 @@ void Asking::arrived(Arrival* arrival, int64_t now) {
   const bool is_right = message && arrival->is_data == (message->kind == Kind::kData) &&
                         (message->kind == Kind::kData || message->kind == Kind::kFound || message->kind == Kind::kAnswer);
   if (!is_right) return lose(peer, "it sent what is no message of this connection", QUIRE_UNAVAILABLE, now);
-  peer->progress = now;
+  if (arrival->is_data || peer->receiving == 0) peer->progress = now;  // bytes that stand still are not made good by answers
   peer->pause = 0;
   if (message->kind == Kind::kData) {
     data(peer, *message, arrival, now);
@@ -312,8 +320,12 @@ void Asking::found(const RequestRef& request, const Message& message, int64_t no
     if (size == 0) size = message.sizes[i];
     const int64_t lease = std::min(request->task->ticket->fields.lease_ns, kLongestInterest);
     if (lease <= 0 || message.sizes[i] == 0 || !message.leased || peer->interests.size() >= kMostInterests) continue;
-    Interest& interest = peer->interests[name];
-    interest = {key, std::max(interest.until, now + lease)};
+    try {
+      Interest& interest = peer->interests[name];
+      interest = {key, std::max(interest.until, now + lease)};
+    } catch (const std::bad_alloc&) {
+      request->task->all_leased = false;  // nobody would renew it
+    }
     peer->next_beat = std::min(peer->next_beat, now + peer->lease_ns / 3);
   }
   if (request->task == nullptr) return;
@@ -332,6 +344,7 @@ void Asking::part_ended(const RequestRef& request, bool is_answered) {
 }
 
 void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int64_t now) {
+  auto transfer = std::make_unique<Transfer>();  // before anything has changed
   const RequestRef request = taken(peer, header.request);
   if (request == nullptr) return;  // nobody wants it; it is dropped
   if (request->kind != Kind::kWant || header.bytes != request->stretch.bytes || header.bytes != arrival->length) {
@@ -353,7 +366,6 @@ void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int6
     }
     return received(request, true, now);
   }
-  auto transfer = std::make_unique<Transfer>();
   transfer->places = std::move(request->stretch.places);
   transfer->bytes = request->stretch.bytes;
   transfer->about = request;
@@ -378,7 +390,9 @@ void Asking::received(const RequestRef& request, bool is_whole, int64_t now) {
     target_failed(task, QUIRE_UNAVAILABLE, now);
   } else {
     task->moved += request->stretch.bytes;
-    if (task->cursor.is_at_end() && task->wanted == 0 && task->receiving == 0) end_task(task, QUIRE_OK);
+    if (task->cursor.is_at_end() && task->wanted == 0 && task->receiving == 0) {
+      end_task(task, task->moved == task->total ? QUIRE_OK : QUIRE_RESOURCE_EXHAUSTED);  // a stretch was lost for want of memory
+    }
   }
   fill(peer, now);
 }

@@ -8,10 +8,10 @@
 namespace quire::ucx {
 namespace {
 
-constexpr uint32_t kMostOpening = 64;                         // peers that have not shown the secret
-constexpr size_t kMostSends = 160;                            // to a peer; one that keeps to the protocol wants 128
-constexpr uint64_t kMostStaged = uint64_t{64} << 20;          // bytes of a peer that are copied for it
-constexpr int64_t kCancelGrace = 20 * plugins::kMillisecond;  // for transfers of an offer that was cancelled
+constexpr uint32_t kMostOpening = 64;                           // peers that have not shown the secret
+constexpr size_t kMostSends = 160;                              // to a peer; one that keeps to the protocol wants 128
+constexpr uint64_t kMostStaged = uint64_t{64} << 20;            // bytes of a peer that are copied for it
+constexpr int64_t kGraceOfCancel = 20 * plugins::kMillisecond;  // for transfers of an offer that was cancelled
 
 }  // namespace
 
@@ -190,7 +190,7 @@ void Serving::lose(Peer* peer, std::string_view why) {
   transport_.close(link);
 }
 
-void Serving::hurry(const ObjectRef& object, int64_t now) { hurries_.push_back({object, now + kCancelGrace}); }
+void Serving::hurry(const ObjectRef& object, int64_t now) { hurries_.push_back({object, now + kGraceOfCancel}); }
 
 int64_t Serving::tick(int64_t now) {
   int64_t next = INT64_MAX;

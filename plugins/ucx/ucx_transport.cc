@@ -158,12 +158,12 @@ void Transport::take_ends(Events* events) {
 }
 
 void Transport::take_lost(Events* events) {
-  any_lost_ = false;
   for (size_t i = 0; i < links_.size(); ++i) {
     Link* const link = links_[i].get();
     if (link->is_lost && !link->is_closed) events->lost(link);
     if (link->is_lost) close(link);
   }
+  any_lost_ = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->is_lost && !link->is_closed; });
 }
 
 void Transport::forget_closed() {

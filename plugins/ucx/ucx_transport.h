@@ -51,7 +51,7 @@ struct Transfer {
   bool is_message = false;
   ucs_status_t status = UCS_INPROGRESS;
   void* request = nullptr;   // UCX's, of one that is received
-  Transfer* next = nullptr;  // that has ended and is not told yet
+  Transfer* next = nullptr;  // that has ended and was not passed on yet
 };
 
 // What has come; `bytes` is empty if they wait at their sender.

@@ -1,4 +1,4 @@
-// transfer/ucx/: loads over TCP on loopback from an owner in the same process that has copies, beside a loop of ucp_get_nbx over the same
+// transfer/ucx/: loads over TCP on loopback from an owner in the same process that has copies, and a loop of ucp_get_nbx over the same
 // number of bytes in pieces of the same size. The two take turns, and which is first changes. of_get is a speed, the median over these
 // pairs. The loop checks nothing and lets its peer say what is where; its ends spin, and the connector's sleep. The pieces of the connector
 // lie anywhere; of_contiguous compares them with pieces that lie together.

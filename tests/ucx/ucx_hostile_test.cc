@@ -35,11 +35,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// 0 under AddressSanitizer, which keeps what was freed.
 uint64_t resident_kib() {
+#if defined(__SANITIZE_ADDRESS__)
+  return 0;
+#else
   std::ifstream file("/proc/self/statm");
   uint64_t all = 0, resident = 0;
   file >> all >> resident;
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) / 1024;
+#endif
 }
 
 uint64_t open_files() {
@@ -325,7 +330,7 @@ TEST(UcxHostile, WhoAsksForTooMuchAtOnceIsLost) {
   ASSERT_TRUE(stranger.greet());
   for (uint64_t i = 0; i < 1000; ++i) stranger.say(want(1, 1, {{0, 4'000'000}}, i));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_TRUE(serves(owner.address())) << "it is served beside this one";
+  EXPECT_TRUE(serves(owner.address())) << "others are served";
   EXPECT_TRUE(stranger.is_lost());
   EXPECT_LT(resident_kib(), before + 64 * 1024);
   owner.client().cancel(ticket);

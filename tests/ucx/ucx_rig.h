@@ -47,7 +47,7 @@ class Owner {
   std::deque<std::pair<uint64_t, Memory>> memories_;
 };
 
-// A process that offers objects until it is told to end: number i of `count` has the bytes
+// A process that offers objects until it is killed: number i of `count` has the bytes
 // content(i, bytes) in pieces of 4096, 8192 apart, and the key ucx_key(i, i + 1).
 class OwnerProcess {
  public:

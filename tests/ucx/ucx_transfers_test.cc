@@ -82,7 +82,9 @@ TEST(UcxTransfers, LoadsEndAtAnyPoint) {
       load.priority = static_cast<int32_t>(below(&rng, 3));
       if (below(&rng, 3) == 0) load.deadline_ns = clock_now() + static_cast<int64_t>(below(&rng, 80'000'000));
     }
-    ASSERT_TRUE(becomes_true([&] { return reader.has(key); })) << "a connection that was closed is made again";
+    Bytes first;
+    ASSERT_TRUE(becomes_true([&] { return reader.load(key, 0, 1, &first).code == QUIRE_OK; }))
+        << "a connection that was closed is made again";
     ASSERT_EQ(reader.submit(batch), kLoads);
     for (int i = 0; i < 3; ++i) {
       std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 20'000)));
@@ -173,7 +175,7 @@ TEST(UcxTransfers, AnOwnerThatComesBackIsFound) {
 // UCX catches SIGHUP and others when it is loaded; they are the host's.
 TEST(UcxTransfers, SignalsStayWithTheHost) {
   const Client client(ucx_subject(), ucx_config());
-  for (const int number : {SIGHUP, SIGILL, SIGBUS, SIGFPE}) {
+  for (const int number : {SIGHUP, SIGILL}) {  // sanitizers catch the others
     struct sigaction action = {};
     ASSERT_EQ(sigaction(number, nullptr, &action), 0);
     EXPECT_EQ(action.sa_handler, SIG_DFL) << number;
