@@ -52,8 +52,18 @@ void CacheList::attention(const quire_layer& geometry, quire_layer_kind kind, ui
   layer.window = window;
 }
 
-// One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l whatever else the family knows. The words
-// of states changed with transformers 5; those of old are read as the new.
+namespace {
+
+// Words that transformers used before, as the ones of now.
+std::string word_of_now(const std::string& word, bool states) {
+  if (word == "attention") return "full_attention";
+  if (word == "deepseek_sparse_attention") return "indexed_attention";
+  return word == "mamba" && states ? "linear_attention" : word;
+}
+
+}  // namespace
+
+// One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l whatever else the family knows.
 std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<const char*> known) {
   std::string types;
   const char* const field = f_.has("layer_types") ? "layer_types" : "layers_block_type";
@@ -64,9 +74,7 @@ std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<con
   if (!longer) list = f_.list(field, count + first);
   for (size_t i = first; list != nullptr && i < first + count; ++i) {
     const std::string word = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
-    const std::string type = word == "attention"                                    ? "full_attention"
-                             : word == "mamba" && rules_.family != &Reader::decoder ? "linear_attention"
-                                                                                    : word;
+    const std::string type = word_of_now(word, rules_.family != &Reader::decoder);
     if (std::find(known.begin(), known.end(), type) == known.end()) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s[%zu] = \"%.64s\" is not known for %s", field, i, word.c_str(),
                      std::string(architecture_).c_str()));
@@ -148,11 +156,19 @@ void DecoderFields::refuse_window() {
 void DecoderFields::refuse_foreign() {
   for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
                           "sparse_attention_config", "sliding_windows", "loop_num", "num_loops", "block_configs", "hybrid_override_pattern",
-                          "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim", "global_attn_cfg"}) {
+                          "hybrid_layer_pattern", "swa_num_key_value_heads", "swa_head_dim", "global_attn_cfg"}) {
     const Json* value = f_.find(key);
     if (value == nullptr || value->empty() || value->is_text("all") || (value->is_unsigned() && value->number() == 0)) continue;
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = %.64s is not known for %s", key, Fields::shown(*value).c_str(),
                    std::string(architecture_).c_str()));
+  }
+  const uint64_t layers = f_.get(f_.spelled(rules_.spelling.layers).c_str(), 1, 1, kMaxLayers);
+  if (const Json* list = f_.has("attn_type_list") ? f_.list("attn_type_list", layers) : nullptr; list != nullptr) {
+    for (size_t i = 0; i < list->size(); ++i) {  // MiniMax: 1 is attention
+      if (f_.number((*list)[i], "attn_type_list[]", 0, 1) == 1) continue;
+      f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: attn_type_list[%zu] = 0 is lightning attention, which is not known for %s", i,
+                     std::string(architecture_).c_str()));
+    }
   }
   const bool listed = rules_.pattern == Pattern::kCycle || rules_.pattern == Pattern::kPairs;
   for (const char* key : {"interleaved_sliding_window", "window_sizes"}) {

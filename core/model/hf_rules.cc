@@ -176,7 +176,7 @@ constexpr std::array kRows{
           "MuseGlimmerForConditionalGeneration "
           "Plamo3ForCausalLM ",
           kPlain, K::kStated, P::kStated, 0, kOwnWidth},
-    Rules{" Step3p5ForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
+    Rules{" Step3p5ForCausalLM Step3p7FlashForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
     Rules{" DoryForCausalLM ", kPlain, K::kStated, P::kStated, 0, kOwnWidth | kSomeMlp},
     Rules{" PanguEmbeddedForCausalLM ", kPlain, K::kStated, P::kCycle},
     Rules{" DomynEdgeForCausalLM ", kPlain, K::kStated, P::kPairs, 0, kOneMore | kOwnWidth},
@@ -189,7 +189,8 @@ constexpr std::array kRows{
     Rules{" Llama4ForCausalLM Llama4ForConditionalGeneration ", &Reader::llama4},
     Rules{" DeciLMForCausalLM ", &Reader::deci},
     Rules{" HunYuanForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM ", &Reader::hunyuan, K::kFollow, P::kFull, 0, 0, kWide},
-    Rules{" MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" MiniMaxM3ForCausalLM MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0,
+          kOwnWidth},
     // Latent rows.
     Rules{" DeepseekV2ForCausalLM DeepseekV3ForCausalLM AXK1ForCausalLM Glm4MoeLiteForCausalLM PanguUltraMoEForCausalLM"
           " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM Mistral4ForCausalLM ",

@@ -24,12 +24,13 @@ constexpr const char* kDraftsOf =
     " InternS2MobiusForConditionalGeneration=InternS2MobiusMTP InternS2PreviewForConditionalGeneration=Qwen3_5MoeMTP"
     " KimiK3ForConditionalGeneration=KimiK3MTPModel LongcatFlashForCausalLM=LongCatFlashMTPModel MiMoForCausalLM=MiMoMTPModel"
     " MiMoV2FlashForCausalLM=MiMoV2MTPModel MiMoV2ForCausalLM=MiMoV2MTPModel MiMoV2OmniForCausalLM=MiMoV2OmniMTPModel"
-    " MiniMaxM3SparseForCausalLM=MiniMaxM3MTP MiniMaxM3SparseForConditionalGeneration=MiniMaxM3MTP"
+    " MiniMaxM3ForCausalLM=MiniMaxM3MTP MiniMaxM3SparseForCausalLM=MiniMaxM3MTP MiniMaxM3SparseForConditionalGeneration=MiniMaxM3MTP"
     " NemotronHForCausalLM=NemotronHMTPModel NemotronH_Omni_Reasoning_V3=NemotronHMTPModel"
     " NemotronH_Super_Omni_Reasoning_V3=NemotronHMTPModel PanguUltraMoEForCausalLM=OpenPanguMTPModel"
     " Qwen3MoeForCausalLM=Qwen3MoeForCausalLMMTP Qwen3NextForCausalLM=Qwen3NextMTP Qwen3_5ForCausalLM=Qwen3_5MTP"
     " Qwen3_5ForConditionalGeneration=Qwen3_5MTP Qwen3_5MoeForCausalLM=Qwen3_5MoeMTP"
-    " Qwen3_5MoeForConditionalGeneration=Qwen3_5MoeMTP Step3p5ForCausalLM=Step3p5MTP Step3p7ForConditionalGeneration=Step3p5MTP ";
+    " Qwen3_5MoeForConditionalGeneration=Qwen3_5MoeMTP Step3p5ForCausalLM=Step3p5MTP Step3p7FlashForCausalLM=Step3p5MTP"
+    " Step3p7ForConditionalGeneration=Step3p5MTP ";
 
 Status of_draft(Status status) {
   return status.ok() ? std::move(status) : fail(status.code(), "quire_speculative: %s", status.message().c_str());
