@@ -62,11 +62,17 @@ Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
   auto opened = open_config(root, "");
   if (!opened.ok()) return opened.take_status();
-  Fields fields(root, *opened->text);
+  Fields fields(root, *opened->text, "config: ", &opened->defaults);
   Reader reader(fields, *opened->rules, opened->inner, opened->name);
   QUIRE_RETURN_IF_ERROR(reader.collect());
-  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader));
-  return reader.finish();
+  std::string drafts;
+  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader, &drafts));
+  auto model = reader.finish();
+  if (!model.ok()) return model;
+  for (std::string& note : std::array{note_of_assumed(*opened, fields), std::move(drafts)}) {
+    if (!note.empty()) model->add_note(std::move(note));
+  }
+  return model;
 }
 
 }  // namespace
@@ -122,7 +128,18 @@ Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   }
   const Rules* rules = rules_of(inner);
   if (rules == nullptr) return unknown(root, inner);
-  return OpenConfig{rules, text, inner, name};
+  OpenConfig out{rules, text, inner, name, {}, {}};
+  if (const Json* type = text->find("model_type"); text != &root && type != nullptr && type->is_string()) {
+    out.type = type->string();
+    out.defaults = defaults_of(out.type);
+  }
+  return out;
+}
+
+std::string note_of_assumed(const OpenConfig& opened, const Fields& fields) {
+  std::string out;
+  for (const std::string& one : fields.all_assumed()) out += (out.empty() ? "" : ", ") + one;
+  return out.empty() ? out : "assumed, as transformers does where a nested config of " + opened.type + " leaves it out: " + out;
 }
 
 quire_layer& CacheList::add(quire_layer_kind kind) {
@@ -255,9 +272,6 @@ void Reader::follow(const Reader& drafts, uint32_t tokens) {
 
 Result<Model> Reader::finish() {
   kv_cache_scheme();
-  if (length_ == 0 && (rules_.traits & kNoLength) == 0) {
-    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, f_.spelled(rules_.spelling.length).c_str(), kMaxLength));
-  }
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(shown_), facts_);
 }

@@ -55,7 +55,7 @@ bool Reader::fills_in() const {
   return anchored != nullptr && anchored->is_boolean() && !anchored->is_true();
 }
 
-Status add_drafts(const Json& root, Reader* reader) {
+Status add_drafts(const Json& root, Reader* reader, std::string* note) {
   const Json& asked = root["quire_speculative"];
   if (!asked.is_object()) return invalid("config: quire_speculative = %.64s; must be an object", Fields::shown(asked).c_str());
   for (const Json::Member& member : asked.object()) {
@@ -85,12 +85,14 @@ Status add_drafts(const Json& root, Reader* reader) {
   const Json& config = own != nullptr ? *own : root;
   auto opened = open_config(config, as);
   if (!opened.ok()) return of_draft(opened.take_status());
-  Fields fields(config, *opened->text);
+  Fields fields(config, *opened->text, "config: ", &opened->defaults);
   Reader drafts(fields, *opened->rules, opened->inner, opened->name);
   QUIRE_RETURN_IF_ERROR(of_draft(drafts.collect()));
   if (own == nullptr && !said.has("num_tokens")) tokens = std::min(drafts.modules(), kMaxDraftTokens);
   reader->expect_drafts(static_cast<uint32_t>(tokens));
   reader->follow(drafts, static_cast<uint32_t>(tokens));
+  if (own != nullptr) *note = note_of_assumed(*opened, fields);
+  if (!note->empty()) *note = "of the draft " + *note;
   return {};
 }
 

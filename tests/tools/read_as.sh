@@ -30,3 +30,13 @@ if "$quire" plan "$dir/model" --memory 80GiB > "$dir/out" 2> "$dir/err"; then ec
 wants 'hf_quant_config.json' "$dir/err"
 if "$quire" plan "$models/inkling.json" --memory 80GiB --as LlamaForCausalLM > "$dir/out" 2> "$dir/err"; then exit 1; fi
 wants 'is a layer file' "$dir/err"
+
+sed 's/"max_position_embeddings": [0-9]*/"x": 0/' "$models/llama-3.1-8b.json" > "$dir/endless.json"
+if "$quire" plan "$dir/endless.json" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'planned without a length'; exit 1; fi
+wants '--max-len' "$dir/err"
+"$quire" plan "$dir/endless.json" --memory 80GiB --max-len 4096 > "$dir/out"
+printf '{"architectures": ["LlavaForConditionalGeneration"], "text_config": {"model_type": "llama"}}' > "$dir/llava.json"
+"$quire" plan "$dir/llava.json" --memory 80GiB > "$dir/out"
+wants 'note: assumed, as transformers does where a nested config of llama leaves it out:' "$dir/out"
+"$quire" plan "$dir/llava.json" --memory 80GiB --explain > "$dir/out"
+wants 'num_attention_heads = 32' "$dir/out"

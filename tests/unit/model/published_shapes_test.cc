@@ -60,5 +60,56 @@ TEST(PublishedShapes, OtherNames) {
   for (const Case& one : all) expect(one);
 }
 
+// A nested config as transformers saves it: only what differs from the defaults of its class. What is assumed is said, null is no absence.
+TEST(PublishedShapes, NestedConfigsLeaveOut) {
+  const std::vector<Case> all{
+      {"Gemma3ForConditionalGeneration",
+       R"("text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024})",
+       {"34 layers, 34 caches, at most 131072", " 29 sliding window 4 x 256 bf16 1024 tokens", " 5 full attention 4 x 256"}},
+      {"LlavaForConditionalGeneration",
+       R"("text_config": {"model_type": "llama", "max_position_embeddings": 4096})",
+       {"at most 4096 tokens", " 32 full attention 32 x 128"}},
+      {"LlavaNextForConditionalGeneration",
+       R"("text_config": {"model_type": "mistral", "max_position_embeddings": 32768, "sliding_window": null})",
+       {" 32 full attention 8 x 128"}},
+      {"LlavaForConditionalGeneration", R"("text_config": {"model_type": "mistral"})", {" 32 sliding window 8 x 128 bf16 4096 tokens"}},
+      {"PaliGemmaForConditionalGeneration",
+       R"("text_config": {"model_type": "gemma", "num_attention_heads": 8, "num_hidden_layers": 18, "num_key_value_heads": 1})",
+       {"at most 8192 tokens", " 18 full attention 1 x 256"}},
+      {"GotOcr2ForConditionalGeneration",
+       R"("text_config": {"model_type": "qwen2", "num_hidden_layers": 24})",
+       {" 24 full attention 32 x 128"}},
+      {"Llama4ForConditionalGeneration",
+       R"("text_config": {"model_type": "llama4_text", "num_hidden_layers": 4})",
+       {" 3 chunked 8 x 128 bf16 8192 tokens", " 1 full attention"}},
+      {"GlmImageForConditionalGeneration",
+       R"("text_config": {"model_type": "wheels", "num_hidden_layers": 4})",
+       {"refused: config: num_attention_heads is missing"}},
+      // A config that is not nested states what it means.
+      {"MixtralForCausalLM", R"("model_type": "mixtral", "num_hidden_layers": 4)", {"refused: config: num_attention_heads is missing"}},
+  };
+  for (const Case& one : all) expect(one);
+  const auto notes = [](const char* text) {
+    const auto model = read_hf_config(std::string(R"({"architectures": ["LlavaForConditionalGeneration"], "text_config": )") + text + "}");
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model.ok() ? model.value().notes() : std::vector<std::string>();
+  };
+  EXPECT_EQ(
+      notes(R"({"model_type": "mistral", "head_dim": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "sliding_window": null})"),
+      std::vector<std::string>{"assumed, as transformers does where a nested config of mistral leaves it out: "
+                               "max_position_embeddings = 131072, num_hidden_layers = 32"});
+  EXPECT_TRUE(notes(R"({"model_type": "llama", "num_hidden_layers": 2, "head_dim": 64, "num_attention_heads": 8, "num_key_value_heads": 2,
+      "max_position_embeddings": 9})")
+                  .empty());
+}
+
+// States and lengths do not depend on each other: a length can be given with the plan.
+TEST(PublishedShapes, LengthsThatAreNotStated) {
+  const std::string heads = R"("num_hidden_layers": 40, "num_attention_heads": 40, "hidden_size": 5120, )";
+  expect({"BaichuanForCausalLM", heads + R"("model_max_length": 4096)", {"at most 4096 tokens", " 40 full attention 40 x 128"}});
+  expect({"LlamaForCausalLM", heads + R"("x": 0)", {"length not stated", " 40 full attention 40 x 128"}});
+  expect({"LlamaForCausalLM", heads + R"("max_position_embeddings": 0)", {"refused: config: max_position_embeddings = 0; must be"}});
+}
+
 }  // namespace
 }  // namespace quire
