@@ -237,6 +237,7 @@ Status Reader::collect() {
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   (this->*rules_.family)();
+  if (f_.status.ok()) refuse_unread();
   const uint64_t usual = of_any({"NemotronH"}) ? kShortStateChunk : kStateChunk;
   const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", usual, 1, kMaxCount);
   for (size_t i = 0; i < layers_.size(); ++i) {

@@ -45,6 +45,7 @@ void Reader::dflash() {
   const uint64_t count = inside ? f_.number(own("num_hidden_layers"), "dflash_config.num_hidden_layers", 1, kMaxLayers) : count_layers();
   quire_layer geometry = attention_geometry();
   if (!inside) refuse_foreign();
+  f_.ask({"layer_types", "sliding_window"});
   const Json& types_inside = own("layer_types");
   const bool foreign = inside && (stated_window() != 0 || own("use_swa").is_true());
   if (foreign || !types_inside.is_null()) {

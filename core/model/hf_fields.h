@@ -32,13 +32,13 @@ class Fields {
     return found != nullptr ? found : assumed(key);
   }
   const Json* find_stated(const char* key) const {
-    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
-    for (const Json* object : {&text_, &root_}) {
-      if (object != &text_ && !of_whole(key)) break;
-      const Json* found = object->find(key);
-      if (found != nullptr && !found->is_null()) return found;
-    }
-    return nullptr;
+    if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
+    return at(key);
+  }
+  // Whether a reader asked for the field; what it says is left alone.
+  bool asked(std::string_view key) const { return std::find(asked_.begin(), asked_.end(), key) != asked_.end(); }
+  void ask(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys) (void)find_stated(key);
   }
   bool has(const char* key) const { return find(key) != nullptr; }
   // A field inside others, with points between the names: of the text config, else of the whole. Null, like absence, is nullptr.
@@ -167,6 +167,15 @@ class Fields {
   }
 
  private:
+  const Json* at(const char* key) const {
+    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
+    for (const Json* object : {&text_, &root_}) {
+      if (object != &text_ && !of_whole(key)) break;
+      const Json* found = object->find(key);
+      if (found != nullptr && !found->is_null()) return found;
+    }
+    return nullptr;
+  }
   const Json* assumed(const char* key) const {
     const Json* found = defaults_ == nullptr || text_.contains(key) ? nullptr : defaults_->find(key);
     if (found == nullptr) return nullptr;
@@ -181,6 +190,7 @@ class Fields {
   const char* source_;
   const Json* defaults_;
   mutable std::vector<std::string> used_;
+  mutable std::vector<std::string> asked_;
 };
 
 }  // namespace quire

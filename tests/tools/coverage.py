@@ -38,9 +38,9 @@ def outcome(quire, folder, architecture):
         return said.split('is known but not read: ')[1].split('; describe its layers')[0]
     if 'which is not read: ' in said:
         return said.split('which is not read: ')[1]
-    if 'is not known' in said:
+    if f'architectures[0] = "{architecture}" is not known' in said:
         return 'its name is not known'
-    if run.returncode == 0 or ' is missing' in said or ' must be ' in said:
+    if run.returncode == 0 or ' is missing' in said or ' must be ' in said or ' is not known' in said:
         return ''
     sys.exit(f'{architecture}: {said}')
 
