@@ -173,8 +173,10 @@ void Reader::kv_cache_scheme() {
   const Json* inner = quantised->find("quantization");
   if (algo == nullptr && inner != nullptr) algo = inner->find("kv_cache_quant_algo");
   const Json* stated = quantised->find("kv_cache_scheme");
+  if ((stated == nullptr || stated->is_null()) && inner != nullptr) stated = inner->find("kv_cache_scheme");
   const bool by_scheme = stated != nullptr && !stated->is_null();
-  const Json& scheme = by_scheme ? *stated : algo != nullptr ? *algo : (*quantised)["kv_cache_scheme"];
+  if (!by_scheme && algo == nullptr) return;
+  const Json& scheme = by_scheme ? *stated : *algo;
   if (scheme.is_null()) return;
   const char* const field = by_scheme ? "kv_cache_scheme" : "kv_cache_quant_algo";
   if (scheme.is_string()) {

@@ -25,6 +25,15 @@ printf '{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4
   > "$dir/model/hf_quant_config.json"
 "$quire" plan "$dir/model" --memory 80GiB > "$dir/fp8"
 wants 'fp8' "$dir/fp8"
+"$quire" plan "$dir/model/config.json" --memory 80GiB | diff - "$dir/fp8"
+with() { # with QUANTIZATION_CONFIG: the model's config.json with it
+  sed "0,/{/s//{ \"quantization_config\": $1,/" "$models/llama-3.1-8b.json" > "$dir/model/config.json"
+}
+with '{"quant_method": "modelopt", "quant_algo": "NVFP4"}'
+"$quire" plan "$dir/model/config.json" --memory 80GiB | diff - "$dir/fp8"
+with '{"quant_method": "modelopt", "kv_cache_scheme": "auto"}'
+"$quire" plan "$dir/model" --memory 80GiB | diff - <("$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB)
+cp "$models/llama-3.1-8b.json" "$dir/model/config.json"
 printf '[' > "$dir/model/hf_quant_config.json"
 if "$quire" plan "$dir/model" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'half a file was read'; exit 1; fi
 wants 'hf_quant_config.json' "$dir/err"

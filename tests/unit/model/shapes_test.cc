@@ -283,6 +283,12 @@ TEST(Shapes, WordsForTheCache) {
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "FP8"})", {" 2 full attention 2 x 64 fp8"}});
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "auto"})", {" 2 full attention 2 x 64 bf16"}});
   expect({"LlamaForCausalLM", two + R"({"quantization": {"kv_cache_quant_algo": "FP8"}})", {" 2 full attention 2 x 64 fp8"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"quantization": {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}})",
+          {" 2 full attention 2 x 64 fp8"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"kv_cache_scheme": null, "quantization": {"kv_cache_scheme": {"num_bits": 4, "type": "float"}}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4"}});
   const std::string fp4 = " 2 full attention 2 x 64 bf16, records of 72 B in fp4_e2m1, scales all tokens 144";  // 32 and 4 per side
   for (const char* stated : {R"({"quant_method": "modelopt_fp4", "kv_cache_quant_algo": "NVFP4"})",
                              R"({"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "NVFP4"}})",
