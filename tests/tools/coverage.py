@@ -33,7 +33,7 @@ def outcome(quire, folder, architecture):
     with open(path, 'w', encoding='utf-8') as out:
         json.dump({'architectures': [architecture], 'text_config': {'model_type': 'llama'}}, out)
     run = subprocess.run([quire, 'info', '--model', path], capture_output=True, text=True, check=False)
-    said = run.stderr.strip()
+    said = ' '.join(run.stderr.split())
     if 'is known but not read: ' in said:
         return said.split('is known but not read: ')[1].split('; describe its layers')[0]
     if 'which is not read: ' in said:
