@@ -30,14 +30,15 @@ constexpr std::array<std::array<const char*, 2>, 10> kNested{{{"text_config", nu
                                                               {"decoder_config", nullptr},
                                                               {"decoder", nullptr}}};
 
+constexpr const char* kWays = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
+
 Status unknown(const Json& root, const std::string& name) {
-  const char* const ways = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
   const Json* type = root.find("model_type");
   const std::string said = type != nullptr && type->is_string() ? type->string() : "";
   const std::string near(architecture_of_type(said));
-  if (near.empty()) return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known; %s", name.c_str(), ways);
+  if (near.empty()) return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known; %s", name.c_str(), kWays);
   return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known (model_type %.64s is that of %s); %s", name.c_str(),
-              said.c_str(), near.c_str(), ways);
+              said.c_str(), near.c_str(), kWays);
 }
 
 Result<const Json*> nested_in(const Json& root, bool wraps) {
@@ -114,8 +115,15 @@ Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   if (wrapper != nullptr) {
     const bool itself = std::string_view(wrapper->text) == "=";
     inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : architecture_in(*text);
-    if (inner.empty())
-      return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
+    const Json* type = text->find("model_type");
+    if (inner.empty() && text != &root && type != nullptr && type->is_string()) {
+      return fail(QUIRE_UNIMPLEMENTED, "config: text_config.model_type = \"%.64s\" of %.128s is not known; %s", type->string().c_str(),
+                  name.c_str(), kWays);
+    }
+    if (inner.empty()) {
+      return invalid("config: text_config, or what stands for it, is missing in %.128s, or names no architecture and no model_type; %s",
+                     name.c_str(), kWays);
+    }
     if (const char* why = refusal_of(inner); why != nullptr) {
       return fail(QUIRE_UNIMPLEMENTED, "config: text_config is of \"%.128s\", which is not read: %s", inner.c_str(), why);
     }
