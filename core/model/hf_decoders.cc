@@ -329,7 +329,9 @@ void Reader::gemma4() {
   const uint64_t count = count_layers();
   const quire_layer sliding = attention_geometry();
   quire_layer full = sliding;
-  const bool global = (rules_.traits & kGlobal) != 0 && overrides_.empty();  // else layers say what is theirs
+  // transformers 5 writes what layers have of their own in per_layer_config, which is empty where all are alike.
+  const bool alike = f_.has("per_layer_config") && !f_.has("global_head_dim") && !f_.stated("num_global_key_value_heads");
+  const bool global = (rules_.traits & kGlobal) != 0 && overrides_.empty() && !alike;
   if (global) {
     f_.need_stated("num_global_key_value_heads", "a number of heads, or null for num_key_value_heads");
     full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(f_.need("global_head_dim", kMaxCount));

@@ -103,6 +103,21 @@ TEST(PublishedShapes, NestedConfigsLeaveOut) {
                   .empty());
 }
 
+// Gemma 4 as transformers 5 saves it: per_layer_config has what full layers have of their own, nothing where all are alike.
+TEST(PublishedShapes, FullLayersLikeTheOthers) {
+  const std::string gemma = kTwo + R"("sliding_window": 512, "num_kv_shared_layers": 0, "layer_types": ["sliding_attention",
+      "full_attention"], )";
+  const std::vector<Case> all{
+      {"Gemma4ForCausalLM", gemma + R"("per_layer_config": {})", {" 1 sliding window 2 x 64", " 1 full attention 2 x 64"}},
+      {"Gemma4ForCausalLM", gemma + R"("per_layer_config": {"1": {"head_dim": 128}})", {" 1 full attention 2 x 128"}},
+      {"Gemma4ForCausalLM",
+       gemma + R"("per_layer_config": {}, "global_head_dim": 128, "num_global_key_value_heads": 1)",
+       {" 1 sliding window 2 x 64", " 1 full attention 1 x 128"}},
+      {"Gemma4ForCausalLM", gemma + R"("x": 0)", {"refused: config: num_global_key_value_heads is missing"}},
+  };
+  for (const Case& one : all) expect(one);
+}
+
 // States and lengths do not depend on each other: a length can be given with the plan.
 TEST(PublishedShapes, LengthsThatAreNotStated) {
   const std::string heads = R"("num_hidden_layers": 40, "num_attention_heads": 40, "hidden_size": 5120, )";
