@@ -250,7 +250,7 @@ constexpr std::array kRows{
           " Ernie4_5_MoeForCausalLMMTP HYV3MTPModel HYV3ForCausalLMNextN ",
           kPlain, K::kStated, P::kFull, 0, kDrafts},
     Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP"
-          " InternS2MobiusMTP ",
+          " InternS2MobiusMTP MiniMaxM2MTP ",
           kPlain, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
     Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"
