@@ -150,35 +150,65 @@ class Table {
     for (size_t i = 0; i < kCells; ++i) widths_[i] = std::max(widths_[i], lines_.back().cells[i].size());
   }
 
-  std::string text() const {
+  std::string text() {
+    size_t others = 0;
+    for (size_t i = 0; i < kCells; ++i) others += (i == 0 ? 0 : 2) + (i == kShape ? 0 : widths_[i]);
+    const size_t room = std::max(kLeastShape, kMostColumns - std::min(kMostColumns, others));
+    widths_[kShape] = std::min(widths_[kShape], room);
     std::string out;
-    for (const Line& line : lines_) {
+    for (Line& line : lines_) {
+      const std::string rest = cut(room, &line.cells[kShape]);
       std::string row;
       for (size_t i = 0; i < kCells; ++i) {
         const std::string& cell = line.cells[i];
-        const std::string space(widths_[i] - cell.size(), ' ');
+        const std::string space(widths_[i] - std::min(widths_[i], cell.size()), ' ');
         const bool right = i == 0 || i + 1 == kCells;  // numbers
         row += (i == 0 ? "" : "  ") + (right ? space + cell : cell + space);
       }
-      out += with_list(row, line.layers);
+      out += rest.empty() ? with_list(row, line.layers) : row + "\n" + below(rest, room) + with_list("", line.layers);
     }
     return out;
   }
 
  private:
   static constexpr size_t kCells = 5;
+  static constexpr size_t kShape = 2;  // the cell that may have several lines
+  static constexpr size_t kLeastShape = 24;
   struct Line {
     std::string cells[kCells];
     std::string layers;
   };
 
+  // Leaves what fits of a shape, up to a space, and returns the rest.
+  static std::string cut(size_t room, std::string* shape) {
+    if (shape->size() <= room) return {};
+    const size_t space = shape->rfind(' ', room);
+    if (space == std::string::npos || space == 0) return {};
+    std::string rest = shape->substr(space + 1);
+    shape->resize(space);
+    return rest;
+  }
+
+  // Further lines of a shape, under its column.
+  std::string below(std::string rest, size_t room) const {
+    const std::string indent(widths_[0] + widths_[1] + 4, ' ');
+    std::string out;
+    while (!rest.empty()) {
+      const std::string next = cut(room, &rest);
+      out += indent + rest + "\n";
+      rest = next;
+    }
+    return out;
+  }
+
   // The list behind the row, or below it where no room is left.
   static std::string with_list(std::string row, const std::string& layers) {
     constexpr size_t kIndent = 8;
     const size_t start = row.size() + 2;
-    if (start + layers.size() <= kMostColumns) return row + "  " + layers + "\n";
-    const bool below = start + kLeastListed > kMostColumns;
-    const size_t indent = below ? kIndent : start;
+    if (row.empty()) row = std::string(kIndent - 2, ' ');
+    if (start + layers.size() <= kMostColumns && start > 2) return row + "  " + layers + "\n";
+    const bool below = start > 2 && start + kLeastListed > kMostColumns;
+    const size_t indent = below || start == 2 ? kIndent : start;
     row += below ? "\n" + std::string(kIndent, ' ') : "  ";
     size_t column = indent;
     for (size_t from = 0; from < layers.size();) {

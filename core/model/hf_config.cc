@@ -30,14 +30,15 @@ constexpr std::array<std::array<const char*, 2>, 10> kNested{{{"text_config", nu
                                                               {"decoder_config", nullptr},
                                                               {"decoder", nullptr}}};
 
+constexpr const char* kWays = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
+
 Status unknown(const Json& root, const std::string& name) {
-  const char* const ways = "read it like one that is (quire plan --as ARCHITECTURE), or describe its layers in a layer file";
   const Json* type = root.find("model_type");
   const std::string said = type != nullptr && type->is_string() ? type->string() : "";
   const std::string near(architecture_of_type(said));
-  if (near.empty()) return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known; %s", name.c_str(), ways);
+  if (near.empty()) return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known; %s", name.c_str(), kWays);
   return fail(QUIRE_UNIMPLEMENTED, "config: architectures[0] = \"%.128s\" is not known (model_type %.64s is that of %s); %s", name.c_str(),
-              said.c_str(), near.c_str(), ways);
+              said.c_str(), near.c_str(), kWays);
 }
 
 Result<const Json*> nested_in(const Json& root, bool wraps) {
@@ -62,11 +63,17 @@ Result<Model> read_document(const Json& root) {
   if (!root.is_object()) return invalid("config: the outermost value must be an object");
   auto opened = open_config(root, "");
   if (!opened.ok()) return opened.take_status();
-  Fields fields(root, *opened->text);
+  Fields fields(root, *opened->text, "config: ", &opened->defaults);
   Reader reader(fields, *opened->rules, opened->inner, opened->name);
   QUIRE_RETURN_IF_ERROR(reader.collect());
-  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader));
-  return reader.finish();
+  std::string drafts;
+  if (root.contains("quire_speculative")) QUIRE_RETURN_IF_ERROR(add_drafts(root, &reader, &drafts));
+  auto model = reader.finish();
+  if (!model.ok()) return model;
+  for (std::string& note : std::array{note_of_assumed(*opened, fields), std::move(drafts)}) {
+    if (!note.empty()) model->add_note(std::move(note));
+  }
+  return model;
 }
 
 }  // namespace
@@ -108,8 +115,15 @@ Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   if (wrapper != nullptr) {
     const bool itself = std::string_view(wrapper->text) == "=";
     inner = itself ? name : *wrapper->text != 0 ? wrapper->text : text == &root ? "" : architecture_in(*text);
-    if (inner.empty())
-      return invalid("config: %s: text_config, or what stands for it, must have architectures or a known model_type", name.c_str());
+    const Json* type = text->find("model_type");
+    if (inner.empty() && text != &root && type != nullptr && type->is_string()) {
+      return fail(QUIRE_UNIMPLEMENTED, "config: text_config.model_type = \"%.64s\" of %.128s is not known; %s", type->string().c_str(),
+                  name.c_str(), kWays);
+    }
+    if (inner.empty()) {
+      return invalid("config: text_config, or what stands for it, is missing in %.128s, or names no architecture and no model_type; %s",
+                     name.c_str(), kWays);
+    }
     if (const char* why = refusal_of(inner); why != nullptr) {
       return fail(QUIRE_UNIMPLEMENTED, "config: text_config is of \"%.128s\", which is not read: %s", inner.c_str(), why);
     }
@@ -122,7 +136,18 @@ Result<OpenConfig> open_config(const Json& root, std::string_view as) {
   }
   const Rules* rules = rules_of(inner);
   if (rules == nullptr) return unknown(root, inner);
-  return OpenConfig{rules, text, inner, name};
+  OpenConfig out{rules, text, inner, name, {}, {}};
+  if (const Json* type = text->find("model_type"); text != &root && type != nullptr && type->is_string()) {
+    out.type = type->string();
+    out.defaults = defaults_of(out.type);
+  }
+  return out;
+}
+
+std::string note_of_assumed(const OpenConfig& opened, const Fields& fields) {
+  std::string out;
+  for (const std::string& one : fields.all_assumed()) out += (out.empty() ? "" : ", ") + one;
+  return out.empty() ? out : "assumed, as transformers does where a nested config of " + opened.type + " leaves it out: " + out;
 }
 
 quire_layer& CacheList::add(quire_layer_kind kind) {
@@ -156,8 +181,10 @@ void Reader::kv_cache_scheme() {
   const Json* inner = quantised->find("quantization");
   if (algo == nullptr && inner != nullptr) algo = inner->find("kv_cache_quant_algo");
   const Json* stated = quantised->find("kv_cache_scheme");
+  if ((stated == nullptr || stated->is_null()) && inner != nullptr) stated = inner->find("kv_cache_scheme");
   const bool by_scheme = stated != nullptr && !stated->is_null();
-  const Json& scheme = by_scheme ? *stated : algo != nullptr ? *algo : (*quantised)["kv_cache_scheme"];
+  if (!by_scheme && algo == nullptr) return;
+  const Json& scheme = by_scheme ? *stated : *algo;
   if (scheme.is_null()) return;
   const char* const field = by_scheme ? "kv_cache_scheme" : "kv_cache_quant_algo";
   if (scheme.is_string()) {
@@ -220,6 +247,7 @@ Status Reader::collect() {
   softcap_ = f_.real("attn_logit_softcapping");
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   (this->*rules_.family)();
+  if (f_.status.ok()) refuse_unread();
   const uint64_t usual = of_any({"NemotronH"}) ? kShortStateChunk : kStateChunk;
   const uint64_t chunk = f_.get(f_.has("chunk_size") ? "chunk_size" : "mamba_chunk_size", usual, 1, kMaxCount);
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -255,9 +283,6 @@ void Reader::follow(const Reader& drafts, uint32_t tokens) {
 
 Result<Model> Reader::finish() {
   kv_cache_scheme();
-  if (length_ == 0 && (rules_.traits & kNoLength) == 0) {
-    f_.refuse(invalid("config: %s is missing; must be 1..%" PRIu64, f_.spelled(rules_.spelling.length).c_str(), kMaxLength));
-  }
   QUIRE_RETURN_IF_ERROR(std::move(f_.status));
   return Model::create(layers_, length_, std::string(shown_), facts_);
 }

@@ -52,21 +52,32 @@ void CacheList::attention(const quire_layer& geometry, quire_layer_kind kind, ui
   layer.window = window;
 }
 
-// One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l whatever else the family knows. The words
-// of states changed with transformers 5; those of old are read as the new.
+namespace {
+
+// Words that transformers used before, as the ones of now.
+std::string word_of_now(const std::string& word, bool states) {
+  if (word == "attention") return "full_attention";
+  if (word == "deepseek_sparse_attention") return "indexed_attention";
+  return word == "mamba" && states ? "linear_attention" : word;
+}
+
+}  // namespace
+
+// One letter per layer: f full, s sliding, c chunked, i full and indexed, v a convolution, l whatever else the family knows.
 std::string DecoderFields::layer_types(uint64_t count, std::initializer_list<const char*> known) {
   std::string types;
   const char* const field = f_.has("layer_types") ? "layer_types" : "layers_block_type";
   const Json* list = f_.find(field);
   if (list == nullptr) return default_types(count);
+  if (std::find(known.begin(), known.end(), std::string_view("sliding_attention")) != known.end()) {
+    f_.ask({"sliding_window", "sliding_window_size", "local_attention", "interleaved_sliding_window", "window_sizes"});
+  }
   const uint64_t first = (rules_.traits & kDrafts) != 0 ? f_.need("num_hidden_layers", kMaxLayers) : 0;  // drafts stand behind them
   const bool longer = (rules_.traits & kLongTypes) != 0 && list->is_array() && list->size() > count + first;
   if (!longer) list = f_.list(field, count + first);
   for (size_t i = first; list != nullptr && i < first + count; ++i) {
     const std::string word = (*list)[i].is_string() ? (*list)[i].string() : Fields::shown((*list)[i]);
-    const std::string type = word == "attention"                                    ? "full_attention"
-                             : word == "mamba" && rules_.family != &Reader::decoder ? "linear_attention"
-                                                                                    : word;
+    const std::string type = word_of_now(word, rules_.family != &Reader::decoder);
     if (std::find(known.begin(), known.end(), type) == known.end()) {
       f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s[%zu] = \"%.64s\" is not known for %s", field, i, word.c_str(),
                      std::string(architecture_).c_str()));
@@ -115,6 +126,7 @@ std::string DecoderFields::default_types(uint64_t count) {
       for (uint64_t i = 0; i < count; i += 2) types[i] = 's';
       break;
     case Pattern::kQwen:
+      f_.ask({"sliding_window"});
       if (f_.flag("use_sliding_window")) first = from_zero("max_window_layers", kMaxLayers);
       break;
     case Pattern::kMaxWindow:
@@ -144,21 +156,8 @@ void DecoderFields::refuse_window() {
                  stated, std::string(architecture_).c_str()));
 }
 
-// Fields that change what a plain decoder keeps. A class that has one of them has a reader of its own.
+// Fields inside others, or whose other values are meant, that change what a plain decoder keeps.
 void DecoderFields::refuse_foreign() {
-  for (const char* key : {"kv_lora_rank", "num_kv_shared_layers", "cla_share_factor", "linear_attn_config", "compress_ratios",
-                          "sparse_attention_config", "sliding_windows", "loop_num", "num_loops", "block_configs", "hybrid_override_pattern",
-                          "hybrid_layer_pattern", "attn_type_list", "swa_num_key_value_heads", "swa_head_dim", "global_attn_cfg"}) {
-    const Json* value = f_.find(key);
-    if (value == nullptr || value->empty() || value->is_text("all") || (value->is_unsigned() && value->number() == 0)) continue;
-    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s = %.64s is not known for %s", key, Fields::shown(*value).c_str(),
-                   std::string(architecture_).c_str()));
-  }
-  const bool listed = rules_.pattern == Pattern::kCycle || rules_.pattern == Pattern::kPairs;
-  for (const char* key : {"interleaved_sliding_window", "window_sizes"}) {
-    if (listed || !f_.has(key)) continue;
-    f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: %s is not known for %s", key, std::string(architecture_).c_str()));
-  }
   const Json* drafts = f_.find("dflash_config");
   if (drafts != nullptr && drafts->is_object() && rules_.family != &Reader::dflash) {
     if ((*drafts)["use_swa"].is_true() || !(*drafts)["swa_window_size"].is_null()) {
@@ -193,6 +192,10 @@ void Reader::decoder() {
   const uint64_t count = count_layers();
   if (overrides_.empty()) (void)attention_geometry();  // heads and widths are named first
   const bool gated = rules_.pattern == Pattern::kGated;
+  if (gated) {
+    f_.ask({"full_attention_interval", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+            "linear_conv_kernel_dim"});
+  }
   if ((rules_.traits & kNullWindow) != 0) f_.need_stated("sliding_window", "tokens, or null for none");
   refuse_foreign();
   const bool plain = (rules_.traits & kDrafts) != 0 && rules_.pattern != Pattern::kStated;  // drafts attend to everything
@@ -287,6 +290,7 @@ void Reader::llama4() {
 // Configs that transformers 5 wrote have layer_types and no swa_*: sliding layers then have twice the KV heads of full ones.
 void Reader::mimo() {
   const uint64_t count = count_layers();
+  f_.ask({"sliding_window", "hybrid_layer_pattern", "attention_chunk_size"});
   const uint64_t visible =
       f_.has("sliding_window_size") ? f_.need("sliding_window_size", kMaxLength - 1) + 1 : f_.need("sliding_window", kMaxLength);
   quire_layer full = attention_geometry();
@@ -302,16 +306,21 @@ void Reader::mimo() {
   sliding.head_dim_v = own("swa_v_head_dim", full.head_dim_v);
   if (f_.flag("add_full_attention_sink_bias")) full.flags |= QUIRE_LAYER_SINK_LOGITS;
   if (f_.flag("add_swa_attention_sink_bias")) sliding.flags |= QUIRE_LAYER_SINK_LOGITS;
+  const bool drafts = (rules_.traits & kDrafts) != 0;
   std::string types;
-  if ((rules_.traits & kDrafts) != 0) {
+  if (drafts) {
     types.assign(count, 's');
   } else if (rewritten) {
     types = layer_types(count, {"full_attention", "sliding_attention"});
   } else if (const Json* pattern = f_.list("hybrid_layer_pattern", count); pattern != nullptr) {
     for (const Json& item : pattern->array()) types += f_.number(item, "hybrid_layer_pattern[]", 0, 1) == 1 ? 's' : 'f';
   }
+  const Json* named = !drafts && !rewritten && f_.has("layer_types") ? f_.list("layer_types", count) : nullptr;
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     const bool slides = types[i] == 's';
+    if (named != nullptr && (*named)[i].is_text("sliding_attention") != slides) {
+      f_.refuse(invalid("config: layer_types[%zu] and hybrid_layer_pattern[%zu] contradict each other", i, i));
+    }
     attention(slides ? sliding : full, slides ? QUIRE_LAYER_SLIDING_WINDOW : QUIRE_LAYER_FULL, slides ? visible : 0);
   }
 }
@@ -321,7 +330,9 @@ void Reader::gemma4() {
   const uint64_t count = count_layers();
   const quire_layer sliding = attention_geometry();
   quire_layer full = sliding;
-  const bool global = (rules_.traits & kGlobal) != 0 && overrides_.empty();  // else layers say what is theirs
+  // transformers 5 writes what layers have of their own in per_layer_config, which is empty where all are alike.
+  const bool alike = f_.has("per_layer_config") && !f_.has("global_head_dim") && !f_.stated("num_global_key_value_heads");
+  const bool global = (rules_.traits & kGlobal) != 0 && overrides_.empty() && !alike;
   if (global) {
     f_.need_stated("num_global_key_value_heads", "a number of heads, or null for num_key_value_heads");
     full.head_dim_k = full.head_dim_v = static_cast<uint32_t>(f_.need("global_head_dim", kMaxCount));
@@ -332,6 +343,7 @@ void Reader::gemma4() {
   const uint64_t visible = f_.need("sliding_window", kMaxLength);
   const bool own_all = of_any({"Gemma4DSpark"});                                                    // each of its layers keeps its own
   const bool shares = !own_all && (f_.has("num_kv_shared_layers") || !of_any({"DiffusionGemma"}));  // which has no such field
+  f_.ask({"num_kv_shared_layers"});
   const uint64_t shared = shares ? from_zero("num_kv_shared_layers", count - 1) : 0;
   const std::string types = f_.status.ok() ? layer_types(count, {"full_attention", "sliding_attention"}) : "";
   if (global && !types.empty() && types.back() == 's') {
@@ -365,6 +377,7 @@ void Reader::minimax_m3() {
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const bool drafts = (rules_.traits & kDrafts) != 0;  // these always choose
+  f_.ask({"layer_types", "index_head_dim"});
   std::vector<bool> sparse(count, drafts);
   uint64_t width = 0;
   if (const Json* config = f_.find("sparse_attention_config"); config != nullptr && config->is_object()) {
@@ -406,6 +419,7 @@ void Reader::looped() {
 void Reader::hunyuan() {
   const uint64_t count = count_layers();
   quire_layer geometry = attention_geometry();
+  f_.ask({"cla_share_factor"});
   if (f_.flag("use_cla") && !of_any({"HunYuanForCausalLM"})) {  // the engines' classes share nothing, the publisher's own does
     f_.refuse(fail(QUIRE_UNIMPLEMENTED, "config: use_cla = true is not known for %s", std::string(architecture_).c_str()));
   }

@@ -24,6 +24,13 @@ uint64_t DecoderFields::count_drafts() {
     return 1;
   }
   if (of_any({"MiMoV2"})) return 1;  // whatever the file counts: vLLM and SGLang keep the first
+  if (of_any({"MiniMaxM2"})) {       // modules of several layers each
+    const Json* on = f_.find("use_mtp");
+    if (on != nullptr && on->is_boolean() && !on->is_true()) {
+      f_.refuse(invalid("config: use_mtp = false: it has no draft layers"));
+    }
+    return std::min(kMaxLayers, f_.need("num_mtp_modules", kMaxLayers) * f_.get("mtp_transformer_layers", 1, 1, kMaxLayers));
+  }
   const Json* apart = f_.find("mtp_config");
   if (apart != nullptr && apart->is_object()) {
     const char* const key = apart->contains("num_nextn_predict_layers") ? "num_nextn_predict_layers" : "n_layers";
@@ -45,6 +52,7 @@ void Reader::dflash() {
   const uint64_t count = inside ? f_.number(own("num_hidden_layers"), "dflash_config.num_hidden_layers", 1, kMaxLayers) : count_layers();
   quire_layer geometry = attention_geometry();
   if (!inside) refuse_foreign();
+  f_.ask({"layer_types", "sliding_window"});
   const Json& types_inside = own("layer_types");
   const bool foreign = inside && (stated_window() != 0 || own("use_swa").is_true());
   if (foreign || !types_inside.is_null()) {

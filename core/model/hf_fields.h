@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/status.h"
 #include "core/model/dtype.h"
@@ -19,20 +20,25 @@ namespace quire {
 // readers can ask for all they need and check once, before they build anything.
 class Fields {
  public:
-  // source: stands in front of every message.
-  Fields(const Json& root, const Json& text, const char* source = "config: ") : root_(root), text_(text), source_(source) {}
+  // source: stands in front of every message; defaults: an object of what is assumed where `text` leaves a field out.
+  Fields(const Json& root, const Json& text, const char* source = "config: ", const Json* defaults = nullptr)
+      : root_(root), text_(text), source_(source), defaults_(defaults) {}
 
   Status status;
 
-  // The field in the text config; null, like absence, is nullptr.
+  // The field in the text config, or what is assumed for it; null, like absence, is nullptr.
   const Json* find(const char* key) const {
-    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
-    for (const Json* object : {&text_, &root_}) {
-      if (object != &text_ && !of_whole(key)) break;
-      const Json* found = object->find(key);
-      if (found != nullptr && !found->is_null()) return found;
-    }
-    return nullptr;
+    const Json* found = find_stated(key);
+    return found != nullptr ? found : assumed(key);
+  }
+  const Json* find_stated(const char* key) const {
+    if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
+    return at(key);
+  }
+  // Whether a reader asked for the field; what it says is left alone.
+  bool asked(std::string_view key) const { return std::find(asked_.begin(), asked_.end(), key) != asked_.end(); }
+  void ask(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys) (void)find_stated(key);
   }
   bool has(const char* key) const { return find(key) != nullptr; }
   // A field inside others, with points between the names: of the text config, else of the whole. Null, like absence, is nullptr.
@@ -56,12 +62,16 @@ class Fields {
   }
   // What one layer states stands before what all do; nullptr: nothing.
   void at_layer(const Json* overrides) { layer_ = overrides; }
-  // The first of several names, between spaces, that the config has; the very first where it has none.
+  // The first of several names, between spaces, that the config states; else that is assumed; the very first where neither is so.
   std::string spelled(const char* names) const {
     const std::string all = names;
-    for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
-      std::string name = all.substr(at, all.find(' ', at) - at);
-      if (name.find('.') == std::string::npos ? has(name.c_str()) : inside(name) != nullptr) return name;
+    for (const bool stated : {true, false}) {
+      for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
+        std::string name = all.substr(at, all.find(' ', at) - at);
+        const bool nested = name.find('.') != std::string::npos;
+        const char* const key = name.c_str();
+        if (nested ? inside(name) != nullptr : (stated ? find_stated(key) : find(key)) != nullptr) return name;
+      }
     }
     return all.substr(0, all.find(' '));
   }
@@ -74,7 +84,7 @@ class Fields {
   // Null says something that absence leaves to the default of a class.
   bool stated(const char* key) const { return text_.contains(key); }
   void need_stated(const char* key, const char* must) {
-    if (!stated(key)) refuse(invalid("%s%s is missing; must be %s", source_, key, must));
+    if (!stated(key) && assumed(key) == nullptr) refuse(invalid("%s%s is missing; must be %s", source_, key, must));
   }
 
   uint64_t need(const char* key, uint64_t limit) {
@@ -147,6 +157,9 @@ class Fields {
     return value.text();
   }
 
+  // What was assumed so far, "field = value" in the order of use.
+  const std::vector<std::string>& all_assumed() const { return used_; }
+
   // What a config around a text model says of it as well. Other fields there are of the parts around: their heads, their widths.
   static bool of_whole(std::string_view key) {
     return key == "dtype" || key == "torch_dtype" || key == "quantization_config" || key == "per_layer_config" || key == "mtp_config" ||
@@ -154,10 +167,30 @@ class Fields {
   }
 
  private:
+  const Json* at(const char* key) const {
+    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
+    for (const Json* object : {&text_, &root_}) {
+      if (object != &text_ && !of_whole(key)) break;
+      const Json* found = object->find(key);
+      if (found != nullptr && !found->is_null()) return found;
+    }
+    return nullptr;
+  }
+  const Json* assumed(const char* key) const {
+    const Json* found = defaults_ == nullptr || text_.contains(key) ? nullptr : defaults_->find(key);
+    if (found == nullptr) return nullptr;
+    std::string use = std::string(key) + " = " + shown(*found);
+    if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(std::move(use));
+    return found;
+  }
+
   const Json& root_;
   const Json& text_;
   const Json* layer_ = nullptr;
   const char* source_;
+  const Json* defaults_;
+  mutable std::vector<std::string> used_;
+  mutable std::vector<std::string> asked_;
 };
 
 }  // namespace quire

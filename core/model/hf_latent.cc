@@ -73,6 +73,7 @@ std::vector<bool> DecoderFields::indexed_layers(uint64_t count) {
 // Keys and values that are unfolded from a latent row before they are kept: one of each per query head, of equal width.
 void Reader::unfolded() {
   const uint64_t count = count_layers();
+  f_.ask({"kv_lora_rank"});
   quire_layer geometry{};
   geometry.num_q_heads = geometry.num_kv_heads = narrow(f_.need("num_attention_heads", kMaxCount));
   geometry.head_dim_k = narrow(f_.need("qk_nope_head_dim", kMaxCount / 2) + f_.need("qk_rope_head_dim", kMaxCount / 2));
@@ -113,6 +114,7 @@ void Reader::mla() {
 std::vector<uint64_t> DecoderFields::compressions(uint64_t count) {
   std::vector<uint64_t> out(count);
   if ((rules_.traits & kDrafts) != 0) return out;
+  f_.ask({"compress_rates", "layer_types"});
   if (!f_.has("compress_ratios") && f_.has("compress_rates")) {
     const Json* rates = f_.find("compress_rates");
     const Json* types = f_.list("layer_types", count);
@@ -134,7 +136,12 @@ std::vector<uint64_t> DecoderFields::compressions(uint64_t count) {
     f_.refuse(invalid("config: compress_ratios must be a list of at least num_hidden_layers = %" PRIu64 " entries", count));
     return out;
   }
-  for (uint64_t i = 0; i < count; ++i) out[i] = f_.number((*ratios)[i], "compress_ratios[]", 0, 65536);
+  const Json* types = f_.has("layer_types") ? f_.list("layer_types", count) : nullptr;
+  for (uint64_t i = 0; i < count; ++i) {
+    out[i] = f_.number((*ratios)[i], "compress_ratios[]", 0, 65536);
+    if (types == nullptr || (*types)[i].is_text("sliding_attention") == (out[i] == 0)) continue;
+    f_.refuse(invalid("config: layer_types[%" PRIu64 "] and compress_ratios[%" PRIu64 "] contradict each other", i, i));
+  }
   return out;
 }
 
@@ -212,6 +219,7 @@ void Reader::kimi() {
   const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);
   const uint64_t width = rank + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
+  f_.ask({"layer_types", "layer_group_size", "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"});
   if (!f_.has("linear_attn_config") && f_.has("layer_types")) {  // as transformers writes it
     const std::string types = layer_types(count, {"full_attention", "linear_attention"});
     const uint64_t heads = f_.need("linear_num_heads", kMaxCount);
@@ -268,6 +276,7 @@ void Reader::gigachat() {
   const uint64_t width = f_.need("kv_lora_rank", kMaxCount / 2) + rope;
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   std::string types(count, 'l');
+  f_.ask({"full_attention_layers"});
   if (f_.has("layer_types")) {
     types = layer_types(count, {"full_attention", "linear_attention"});
   } else {
@@ -283,6 +292,7 @@ void Reader::dots3() {
   const uint64_t count = count_layers();
   const bool drafts = (rules_.traits & kDrafts) != 0;
   const bool rewritten = f_.has("per_layer_config");
+  f_.ask({"sliding_window", "index_head_dim", "swa_kv_lora_rank"});
   const uint64_t visible = f_.need(f_.spelled("sliding_window_size sliding_window").c_str(), kMaxLength);
   const uint64_t q_heads = f_.need("num_attention_heads", kMaxCount);
   const uint64_t rope = f_.need("qk_rope_head_dim", kMaxCount / 2);

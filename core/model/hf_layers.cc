@@ -137,6 +137,7 @@ uint64_t DecoderFields::kv_heads(uint64_t q_heads) {
     case KvHeads::kGroups:
       return f_.get(field.c_str(), 1, 1, kMaxCount);
     case KvHeads::kFalcon:
+      f_.ask({"multi_query"});
       if (f_.flag("new_decoder_architecture")) return f_.get(field.c_str(), q_heads, 1, kMaxCount);
       return !f_.has("multi_query") || f_.flag("multi_query") ? 1 : q_heads;
     case KvHeads::kGlm:

@@ -53,6 +53,10 @@ class DecoderFields {
   uint64_t encoder_tokens();
   uint64_t encoder_beside();
   void refuse_foreign();
+  // What is stated, says something, and was not asked for; nullptr otherwise. Refuses a field that no reader of the class knows.
+  const Json* unread(const char* key) const;
+  void not_known(const std::string& field, const Json& value);
+  void refuse_types();
   // Of families whose readers disagree about windows.
   void refuse_window();
   bool of_any(std::initializer_list<std::string_view> prefixes) const;
@@ -100,6 +104,8 @@ class CacheList : public DecoderFields {
   quire_dtype state_dtype() { return f_.dtype({"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}, state_dtype_); }
   void cross_attention(const quire_layer& geometry, uint64_t encoder_tokens);
   void encoder_decoder(uint64_t count, const quire_layer& geometry, uint64_t encoder_tokens);
+  // Fields that change what is kept and that the reader did not ask for.
+  void refuse_unread();
 
   quire_dtype model_dtype_ = kBFloat16;
   quire_dtype state_dtype_ = kBFloat16;  // of recurrent matrices, where the config does not say

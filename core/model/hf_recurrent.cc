@@ -9,6 +9,7 @@ namespace quire {
 
 // Mamba-1 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
 void StateFamilies::zamba() {
+  f_.ask({"n_mamba_heads", "kv_channels", "attn_layer_period"});
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
   const uint64_t channels = f_.need("hidden_size", kMaxLength) * f_.get("mamba_expand", 2, 1, 64);
@@ -107,6 +108,7 @@ void StateFamilies::rwkv() {
 // that state, transformers a projection of it. Publishers name the layers in zaya_layers, transformers in layer_types.
 void StateFamilies::zaya() {
   const Json* named = f_.find("zaya_layers");
+  f_.ask({"layer_types", "sliding_window"});
   const bool published = named != nullptr && named->is_array() && !named->empty();
   const uint64_t count = published ? named->size() : count_layers();
   for (const char* key : {"swa_layers", "num_query_groups_list", "cca_num_q_heads"}) {

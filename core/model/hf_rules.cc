@@ -61,6 +61,8 @@ constexpr Spelling kExaone{"num_layers num_hidden_layers", "num_attention_heads"
 
 constexpr Spelling kKosmos{"layers num_hidden_layers", "attention_heads num_attention_heads", nullptr, "embed_dim hidden_size", nullptr,
                            "max_position_embeddings"};
+constexpr Spelling kBaichuan{
+    "num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", nullptr, "max_position_embeddings model_max_length"};
 constexpr Spelling kRwkv{"num_hidden_layers", "num_attention_heads", nullptr, "hidden_size", nullptr, "context_length"};
 // Decoders that attend to an encoder; the last is how long its output is at most, an image where it is nothing.
 constexpr Spelling kAudio{"num_hidden_layers",
@@ -116,27 +118,28 @@ constexpr std::array kRows{
           " SolarOpenForCausalLM HYV3ForCausalLM Jais2ForCausalLM HyperCLOVAXForCausalLM SDARForCausalLM SDARMoeForCausalLM ",
           kPlain, K::kStated, P::kFull, 0, kOwnWidth},
     Rules{" ExaoneForCausalLM ", kPlain, K::kFollow, P::kFull, 0, 0, kExaone},
-    Rules{" GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM OPTForCausalLM PersimmonForCausalLM BioGptForCausalLM BaichuanForCausalLM"
-          " BaiChuanForCausalLM XverseForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM CamembertForCausalLM"
+    Rules{" GPTNeoXForCausalLM GPTNeoXJapaneseForCausalLM OPTForCausalLM PersimmonForCausalLM BioGptForCausalLM XverseForCausalLM "
+          "BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM CamembertForCausalLM"
           " Data2VecTextForCausalLM ElectraForCausalLM ErnieForCausalLM MegatronBertForCausalLM RemBertForCausalLM RobertaForCausalLM"
           " RobertaPreLayerNormForCausalLM RoCBertForCausalLM RoFormerForCausalLM XLMRobertaForCausalLM XLMRobertaXLForCausalLM"
           " XmodForCausalLM GitForCausalLM IdeficsForVisionText2Text ",
           kPlain, K::kAll},
+    Rules{" BaichuanForCausalLM BaiChuanForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kBaichuan},
     Rules{" Kosmos2TextForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kKosmos},
     Rules{" GPT2LMHeadModel GPTJForCausalLM CodeGenForCausalLM OpenAIGPTLMHeadModel CTRLLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0,
           kGpt},
     Rules{" GPTBigCodeForCausalLM ", kPlain, K::kBigCode, P::kFull, 0, 0, kGpt},
-    Rules{" BloomForCausalLM ", kPlain, K::kAll, P::kFull, 0, kNoLength, kBloom},
-    Rules{" MptForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kMpt},
+    Rules{" BloomForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kBloom},
+    Rules{" MptForCausalLM MPTForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kMpt},
     Rules{" DbrxForCausalLM ", kPlain, K::kNested, P::kFull, 0, 0, kMpt},
-    Rules{" FalconForCausalLM ", kPlain, K::kFalcon, P::kFull, 0, kNoLength, kFalconNames},
+    Rules{" FalconForCausalLM ", kPlain, K::kFalcon, P::kFull, 0, 0, kFalconNames},
     Rules{" ChatGLMModel ChatGLMForConditionalGeneration ", kPlain, K::kGlm, P::kFull, 0, 0, kChatGlm},
     Rules{" QWenLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0, kQwen1},
     Rules{" TeleChat2ForCausalLM TeleChatForCausalLM ", kPlain, K::kFollow, P::kFull, 0, 0, kTele},
     Rules{" GPTNeoForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kNeo},
     Rules{" XGLMForCausalLM ", kPlain, K::kAll, P::kFull, 0, 0, kXglm},
     Rules{" XLMWithLMHeadModel ", kPlain, K::kAll, P::kFull, 0, 0, kXlm},
-    Rules{" CpmAntForCausalLM ", kPlain, K::kAll, P::kFull, 0, kNoLength | kOwnWidth, kCpmAnt},
+    Rules{" CpmAntForCausalLM ", kPlain, K::kAll, P::kFull, 0, kOwnWidth, kCpmAnt},
     Rules{" JetMoeForCausalLM ", kPlain, K::kStated, P::kFull, 0, kOwnWidth, kChannels},
     Rules{" Step1ForCausalLM ", kPlain, K::kGroups, P::kFull, 0, 0, kStep},
     Rules{" Step3TextForCausalLM ", kPlain, K::kOne, P::kFull, 0, kOwnWidth, kStep},
@@ -177,7 +180,7 @@ constexpr std::array kRows{
           "MuseGlimmerForConditionalGeneration "
           "Plamo3ForCausalLM ",
           kPlain, K::kStated, P::kStated, 0, kOwnWidth},
-    Rules{" Step3p5ForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
+    Rules{" Step3p5ForCausalLM Step3p7FlashForCausalLM ", kPlain, K::kGroups, P::kStated, 0, kLongTypes | kOwnWidth, kStep},
     Rules{" DoryForCausalLM ", kPlain, K::kStated, P::kStated, 0, kOwnWidth | kSomeMlp},
     Rules{" PanguEmbeddedForCausalLM ", kPlain, K::kStated, P::kCycle},
     Rules{" DomynEdgeForCausalLM ", kPlain, K::kStated, P::kPairs, 0, kOneMore | kOwnWidth},
@@ -190,7 +193,8 @@ constexpr std::array kRows{
     Rules{" Llama4ForCausalLM Llama4ForConditionalGeneration ", &Reader::llama4},
     Rules{" DeciLMForCausalLM ", &Reader::deci},
     Rules{" HunYuanForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM ", &Reader::hunyuan, K::kFollow, P::kFull, 0, 0, kWide},
-    Rules{" MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0, kOwnWidth},
+    Rules{" MiniMaxM3ForCausalLM MiniMaxM3SparseForCausalLM MiniMaxM3VLForCausalLM ", &Reader::minimax_m3, K::kStated, P::kFull, 0,
+          kOwnWidth},
     // Latent rows.
     Rules{" DeepseekV2ForCausalLM DeepseekV3ForCausalLM AXK1ForCausalLM Glm4MoeLiteForCausalLM PanguUltraMoEForCausalLM"
           " MistralLarge3ForCausalLM SarvamMLAForCausalLM YoutuForCausalLM Mistral4ForCausalLM ",
@@ -212,13 +216,13 @@ constexpr std::array kRows{
     Rules{" FalconH1ForCausalLM ", &Reader::falcon_h1},
     Rules{" Zamba2ForCausalLM ", &Reader::zamba2, K::kFollow, P::kFull, 0, kOwnWidth, kZamba2},
     Rules{" ZambaForCausalLM ", &Reader::zamba, K::kFollow, P::kFull, 0, kOwnWidth, kZamba2},
-    Rules{" RecurrentGemmaForCausalLM ", &Reader::recurrent_gemma, K::kFollow, P::kStated, 0, kNoLength},
-    Rules{" xLSTMForCausalLM ", &Reader::xlstm, K::kAll, P::kFull, 0, kNoLength},
+    Rules{" RecurrentGemmaForCausalLM ", &Reader::recurrent_gemma, K::kFollow, P::kStated},
+    Rules{" xLSTMForCausalLM ", &Reader::xlstm, K::kAll},
     Rules{" RwkvForCausalLM ", &Reader::rwkv, K::kAll, P::kFull, 0, 0, kRwkv},
     Rules{" ZayaForCausalLM ", &Reader::zaya, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" JambaForCausalLM ", &Reader::jamba},
-    Rules{" MambaForCausalLM FalconMambaForCausalLM ", &Reader::mamba, K::kStated, P::kFull, 0, kNoLength},
-    Rules{" Mamba2ForCausalLM ", &Reader::mamba2_only, K::kStated, P::kFull, 0, kNoLength},
+    Rules{" MambaForCausalLM FalconMambaForCausalLM ", &Reader::mamba, K::kStated},
+    Rules{" Mamba2ForCausalLM ", &Reader::mamba2_only, K::kStated},
     Rules{" Lfm2ForCausalLM Lfm2MoeForCausalLM ", &Reader::lfm2},
     Rules{" Lfm3ForCausalLM ", &Reader::lfm2, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM MiniMaxForCausalLM ", &Reader::minimax_text},
@@ -237,7 +241,7 @@ constexpr std::array kRows{
           &Reader::dflash, K::kStated, P::kStated, 0, kOwnWidth},
     Rules{" MuseSparkDSparkModel ", kPlain, K::kStated, P::kFull, 0, kOwnWidth},
     Rules{" Gemma4DSparkModel ", &Reader::gemma4, K::kStated, P::kStated, 0, kOwnWidth | kGlobal},
-    Rules{" IQuestQ1MTP ", &Reader::iquest_draft, K::kStated, P::kFull, 0, kOwnWidth | kNoLength},
+    Rules{" IQuestQ1MTP ", &Reader::iquest_draft, K::kStated, P::kFull, 0, kOwnWidth},
     Rules{" EagleLlama4ForCausalLM ", &Reader::llama4},
     Rules{" EagleMistralLarge3ForCausalLM MistralLarge3ForCausalLMEagle Eagle3DeepseekV2ForCausalLM Eagle3DeepseekV3ForCausalLM"
           " EagleDeepSeekMTPModel K3DSparkModel ",
@@ -247,7 +251,7 @@ constexpr std::array kRows{
           " Ernie4_5_MoeForCausalLMMTP HYV3MTPModel HYV3ForCausalLMNextN ",
           kPlain, K::kStated, P::kFull, 0, kDrafts},
     Rules{" Qwen3NextMTP Qwen3NextForCausalLMMTP Qwen3_5MTP Qwen3_5MoeMTP Qwen3_5ForCausalLMMTP Qwen3MoeForCausalLMMTP"
-          " InternS2MobiusMTP ",
+          " InternS2MobiusMTP MiniMaxM2MTP ",
           kPlain, K::kStated, P::kFull, 0, kDrafts | kOwnWidth},
     Rules{" Step3p5MTP ", kPlain, K::kGroups, P::kStated, 0, kDrafts | kLongTypes | kOwnWidth, kStep},
     Rules{" DeepSeekMTPModel DeepseekV3ForCausalLMNextN Glm4MoeLiteMTPModel Glm4MoeLiteForCausalLMNextN OpenPanguMTPModel"

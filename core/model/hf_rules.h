@@ -51,7 +51,6 @@ enum class Pattern : uint8_t {
 inline constexpr uint32_t kOwnWidth = 1;     // the width of heads does not follow from hidden_size
 inline constexpr uint32_t kSinks = 2;        // a sink logit per query head
 inline constexpr uint32_t kOneMore = 4;      // a window of w sees w tokens before the current one
-inline constexpr uint32_t kNoLength = 8;     // the class states no longest sequence
 inline constexpr uint32_t kNullWindow = 16;  // sliding_window must be stated, if only as null
 inline constexpr uint32_t kLongTypes = 32;   // layer_types may name layers that draft, behind the others
 inline constexpr uint32_t kGlobal = 64;      // full layers have a shape of their own
@@ -92,6 +91,9 @@ std::string architecture_in(const Json& config);
 // The architecture of a model_type; empty = not known.
 std::string_view architecture_of_type(std::string_view model_type);
 
+// What transformers assumes for a nested config of that model_type where a field is left out; an object, or null.
+Json defaults_of(std::string_view model_type);
+
 // How engines call the draft layers that a config of `architecture` describes beside the others; empty = none that is known.
 std::string_view drafts_of(std::string_view architecture);
 
@@ -101,12 +103,17 @@ struct OpenConfig {
   const Json* text = nullptr;
   std::string inner;  // architecture of the text model
   std::string name;   // of the config
+  Json defaults;      // of what a nested config leaves out, or null
+  std::string type;   // its model_type, where there are such
 };
 // as: read like one of that architecture; empty = its own.
 Result<OpenConfig> open_config(const Json& root, std::string_view as);
 
-// What root.quire_speculative says is drafted with, behind the layers of `reader`.
-Status add_drafts(const Json& root, Reader* reader);
+// What was assumed of a config that leaves fields out, in words; empty = nothing.
+std::string note_of_assumed(const OpenConfig& opened, const Fields& fields);
+
+// What root.quire_speculative says is drafted with, behind the layers of `reader`. note: what was assumed of a draft.
+Status add_drafts(const Json& root, Reader* reader, std::string* note);
 
 // Whether `name` is one of the words of `names`.
 bool names_one(const char* names, std::string_view name);

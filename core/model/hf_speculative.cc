@@ -24,12 +24,14 @@ constexpr const char* kDraftsOf =
     " InternS2MobiusForConditionalGeneration=InternS2MobiusMTP InternS2PreviewForConditionalGeneration=Qwen3_5MoeMTP"
     " KimiK3ForConditionalGeneration=KimiK3MTPModel LongcatFlashForCausalLM=LongCatFlashMTPModel MiMoForCausalLM=MiMoMTPModel"
     " MiMoV2FlashForCausalLM=MiMoV2MTPModel MiMoV2ForCausalLM=MiMoV2MTPModel MiMoV2OmniForCausalLM=MiMoV2OmniMTPModel"
-    " MiniMaxM3SparseForCausalLM=MiniMaxM3MTP MiniMaxM3SparseForConditionalGeneration=MiniMaxM3MTP"
+    " MiniMaxM2ForCausalLM=MiniMaxM2MTP MiniMaxM3ForCausalLM=MiniMaxM3MTP MiniMaxM3SparseForCausalLM=MiniMaxM3MTP "
+    "MiniMaxM3SparseForConditionalGeneration=MiniMaxM3MTP"
     " NemotronHForCausalLM=NemotronHMTPModel NemotronH_Omni_Reasoning_V3=NemotronHMTPModel"
     " NemotronH_Super_Omni_Reasoning_V3=NemotronHMTPModel PanguUltraMoEForCausalLM=OpenPanguMTPModel"
     " Qwen3MoeForCausalLM=Qwen3MoeForCausalLMMTP Qwen3NextForCausalLM=Qwen3NextMTP Qwen3_5ForCausalLM=Qwen3_5MTP"
     " Qwen3_5ForConditionalGeneration=Qwen3_5MTP Qwen3_5MoeForCausalLM=Qwen3_5MoeMTP"
-    " Qwen3_5MoeForConditionalGeneration=Qwen3_5MoeMTP Step3p5ForCausalLM=Step3p5MTP Step3p7ForConditionalGeneration=Step3p5MTP ";
+    " Qwen3_5MoeForConditionalGeneration=Qwen3_5MoeMTP Step3p5ForCausalLM=Step3p5MTP Step3p7FlashForCausalLM=Step3p5MTP"
+    " Step3p7ForConditionalGeneration=Step3p5MTP ";
 
 Status of_draft(Status status) {
   return status.ok() ? std::move(status) : fail(status.code(), "quire_speculative: %s", status.message().c_str());
@@ -54,7 +56,7 @@ bool Reader::fills_in() const {
   return anchored != nullptr && anchored->is_boolean() && !anchored->is_true();
 }
 
-Status add_drafts(const Json& root, Reader* reader) {
+Status add_drafts(const Json& root, Reader* reader, std::string* note) {
   const Json& asked = root["quire_speculative"];
   if (!asked.is_object()) return invalid("config: quire_speculative = %.64s; must be an object", Fields::shown(asked).c_str());
   for (const Json::Member& member : asked.object()) {
@@ -84,12 +86,14 @@ Status add_drafts(const Json& root, Reader* reader) {
   const Json& config = own != nullptr ? *own : root;
   auto opened = open_config(config, as);
   if (!opened.ok()) return of_draft(opened.take_status());
-  Fields fields(config, *opened->text);
+  Fields fields(config, *opened->text, "config: ", &opened->defaults);
   Reader drafts(fields, *opened->rules, opened->inner, opened->name);
   QUIRE_RETURN_IF_ERROR(of_draft(drafts.collect()));
   if (own == nullptr && !said.has("num_tokens")) tokens = std::min(drafts.modules(), kMaxDraftTokens);
   reader->expect_drafts(static_cast<uint32_t>(tokens));
   reader->follow(drafts, static_cast<uint32_t>(tokens));
+  if (own != nullptr) *note = note_of_assumed(*opened, fields);
+  if (!note->empty()) *note = "of the draft " + *note;
   return {};
 }
 

@@ -54,6 +54,7 @@ void CacheList::mamba2(const Mamba2& shape, quire_layer* layer) {
 // One letter per layer: M Mamba-2, * attention, - and E layers without cache.
 std::string DecoderFields::nemotron_pattern() {
   std::string pattern;
+  f_.ask({"hybrid_override_pattern", "layers_block_type"});
   const bool drafts = (rules_.traits & kDrafts) != 0;
   const char* const blocks = drafts ? "mtp_layers_block_type" : "layers_block_type";
   const char* const letters = drafts ? "mtp_hybrid_override_pattern" : "hybrid_override_pattern";
@@ -156,6 +157,7 @@ void StateFamilies::falcon_h1() {
 // Mamba-2 in every layer; "hybrid" layers also run the shared attention block, with a cache of their own.
 void StateFamilies::zamba2() {
   const uint64_t count = count_layers();
+  f_.ask({"kv_channels"});
   const quire_layer geometry = attention_geometry();
   const Mamba2 shape{f_.need("n_mamba_heads", kMaxCount), f_.need("mamba_headdim", kMaxCount), f_.get("mamba_ngroups", 1, 1, kMaxCount),
                      f_.need("mamba_d_state", kMaxCount), f_.get("mamba_d_conv", 4, 2, 1024)};
@@ -211,6 +213,7 @@ void StateFamilies::lfm2() {
   const uint64_t rows = f_.get("conv_L_cache", 3, 2, 1024) - 1;
   std::vector<bool> full(count);
   std::string types;
+  f_.ask({"full_attn_idxs"});
   if (f_.has("layer_types")) {
     types = layer_types(count, {"full_attention", "conv", rules_.pattern == Pattern::kStated ? "sliding_attention" : "conv"});
     for (size_t i = 0; i < types.size(); ++i) full[i] = types[i] == 'f';
@@ -245,6 +248,7 @@ void StateFamilies::inkling() {
   const uint64_t hidden = f_.need("hidden_size", kMaxLength);
   const uint64_t rows = f_.need(f_.spelled("conv_kernel_size sconv_kernel_size").c_str(), 1024) - 1;
   const bool drafts = (rules_.traits & kDrafts) != 0;
+  f_.ask({"sliding_window", "local_layer_ids"});
   std::string types(count, 'f');
   if (!drafts && f_.has("layer_types")) {
     types = layer_types(count, {"hybrid", "hybrid_sliding"});
@@ -288,11 +292,17 @@ void StateFamilies::minimax_text() {
   refuse_window();
   const uint64_t count = count_layers();
   const quire_layer geometry = attention_geometry();
-  std::string types;
-  if (f_.has("layer_types")) {
-    types = layer_types(count, {"full_attention", "linear_attention"});
-  } else if (const Json* list = f_.list("attn_type_list", count); list != nullptr) {
-    for (const Json& item : list->array()) types += f_.number(item, "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
+  const bool named = f_.has("layer_types");
+  std::string types = named ? layer_types(count, {"full_attention", "linear_attention"}) : "";
+  if (!named || f_.has("attn_type_list")) {
+    std::string listed;
+    const Json* list = f_.list("attn_type_list", count);
+    for (size_t i = 0; list != nullptr && i < count; ++i) listed += f_.number((*list)[i], "attn_type_list[]", 0, 1) == 1 ? 'f' : 'l';
+    for (size_t i = 0; named && i < std::min(types.size(), listed.size()); ++i) {
+      if (types[i] == listed[i]) continue;
+      f_.refuse(invalid("config: layer_types[%zu] and attn_type_list[%zu] contradict each other; one of both lists must go", i, i));
+    }
+    types = listed;
   }
   for (size_t i = 0; i < types.size() && f_.status.ok(); ++i) {
     if (types[i] == 'f') {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.h"
@@ -72,6 +73,9 @@ class Model {
   uint32_t num_layers() const { return num_layers_; }
   uint64_t max_model_len() const { return max_model_len_; }
   const std::string& architecture() const { return architecture_; }
+  // What a reader assumed, in words.
+  const std::vector<std::string>& notes() const { return notes_; }
+  void add_note(std::string note) { notes_.push_back(std::move(note)); }
   // The cache that (layer, sub) reads, following shares_with; null when there is none.
   const LayerCache* find(uint32_t layer, uint32_t sub) const;
 
@@ -80,6 +84,7 @@ class Model {
   uint32_t num_layers_ = 0;
   uint64_t max_model_len_ = 0;
   std::string architecture_;
+  std::vector<std::string> notes_;
 };
 
 // Reads the text of a config.json; text is untrusted (size, depth and every number are checked before use). A dtype that the file does

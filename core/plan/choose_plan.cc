@@ -52,7 +52,7 @@ Result<std::shared_ptr<const Config>> plan(const Model& model, const quire_plan_
     const auto order = Order::parse({options.preferred_layouts[i].data, options.preferred_layouts[i].len});
     if (!order.ok()) return invalid("preferred_layouts[%" PRIu64 "]: %s", i, order.status().message().c_str());
   }
-  std::vector<std::string> notes;
+  std::vector<std::string> notes = model.notes();
   for (uint64_t i = 0; i < wishes; ++i) {
     const quire_str& wanted = options.preferred_layouts[i];
     const std::string_view text(wanted.data, wanted.len);

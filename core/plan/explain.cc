@@ -112,7 +112,8 @@ std::string explain(const Config& config, const PlanInput& input, const Arrangem
          ",\n";
   out += "  " + field("num_groups", config.groups.size()) + ",\n  " + field("page_bytes", config.shards[0].page_bytes) + ",\n";
   out += "  " + field("num_pages", config.num_pages) + ",\n  " + field("capacity_tokens", config.capacity_tokens) + ",\n";
-  out += "  " + share("padding_share", config.padding_share) + ",\n  \"groups\": [\n";
+  out += "  " + share("padding_share", config.padding_share) + ",\n";
+  out += "  " + share("unused_share", arrangement.unused_share) + ",\n  \"groups\": [\n";
   for (uint32_t g = 0; g < config.groups.size(); ++g) out += group_json(config, g) + (g + 1 < config.groups.size() ? ",\n" : "\n");
   out += "  ],\n  \"shards\": [\n";
   for (size_t s = 0; s < config.shards.size(); ++s) {

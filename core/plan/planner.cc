@@ -418,24 +418,41 @@ class Planner {
     return bytes;
   }
 
-  // Payload against pages: of the whole plan over all stages, of a group where it pads most among the stages that have its layers.
+  // Payload against pages: of the whole plan over the stages that have layers of a group, of a group where it pads most among the stages
+  // that have its layers.
   void account() {
     for (uint32_t g = 0; g < config_->groups.size(); ++g) {
       GroupPlan& plan = config_->groups[g];
       double payload = 0;
       double pages = 0;
+      double empty = 0;  // of stages without a layer of the group
+      uint32_t without = 0;
       double fullest = 2;
       for (uint32_t stage = 0; stage < in_.pipeline_parallel; ++stage) {
         const uint64_t bytes = payload_in(g, stage);
         const double page = static_cast<double>(page_bytes_[stage]) * plan.ids_per_block / plan.parts_per_page;
+        if (bytes == 0) {
+          empty += page;
+          ++without;
+          continue;
+        }
         payload += static_cast<double>(bytes);
         pages += page;
-        if (bytes == 0 || static_cast<double>(bytes) / page >= fullest) continue;
+        if (static_cast<double>(bytes) / page >= fullest) continue;
         fullest = static_cast<double>(bytes) / page;
         plan.payload_bytes_per_block = bytes;
         plan.page_bytes_per_block = ceil_div(page_bytes_[stage] * plan.ids_per_block, plan.parts_per_page);
       }
+      if (pages == 0) continue;
       config_->padding_share = std::max(config_->padding_share, 1.0 - payload / pages);
+      if (without == 0) continue;
+      const double share = empty / (empty + pages);
+      arranged_.unused_share = std::max(arranged_.unused_share, share);
+      char text[160];
+      std::snprintf(text, sizeof text,
+                    "group %u leaves %.2f %% of its pages unused, which is no padding: %u of %" PRIu64 " stages have no layer of it", g,
+                    100 * share, without, uint64_t{in_.pipeline_parallel});
+      arranged_.notes.emplace_back(text);
     }
   }
 

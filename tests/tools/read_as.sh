@@ -6,7 +6,7 @@ quire=$1 models=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 wants() { # wants WORDS FILE
-  grep -qF -- "$1" "$2" || { echo "'$1' is not in:"; cat "$2"; exit 1; }
+  tr -s ' \n' ' ' < "$2" | grep -qF -- "$(tr -s ' ' <<< "$1")" || { echo "'$1' is not in:"; cat "$2"; exit 1; }
 }
 
 sed 's/LlamaForCausalLM/WheelsForCausalLM/' "$models/llama-3.1-8b.json" > "$dir/wheels.json"
@@ -25,8 +25,27 @@ printf '{"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4
   > "$dir/model/hf_quant_config.json"
 "$quire" plan "$dir/model" --memory 80GiB > "$dir/fp8"
 wants 'fp8' "$dir/fp8"
+"$quire" plan "$dir/model/config.json" --memory 80GiB | diff - "$dir/fp8"
+with() { # with QUANTIZATION_CONFIG: the model's config.json with it
+  sed "0,/{/s//{ \"quantization_config\": $1,/" "$models/llama-3.1-8b.json" > "$dir/model/config.json"
+}
+with '{"quant_method": "modelopt", "quant_algo": "NVFP4"}'
+"$quire" plan "$dir/model/config.json" --memory 80GiB | diff - "$dir/fp8"
+with '{"quant_method": "modelopt", "kv_cache_scheme": "auto"}'
+"$quire" plan "$dir/model" --memory 80GiB | diff - <("$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB)
+cp "$models/llama-3.1-8b.json" "$dir/model/config.json"
 printf '[' > "$dir/model/hf_quant_config.json"
 if "$quire" plan "$dir/model" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'half a file was read'; exit 1; fi
 wants 'hf_quant_config.json' "$dir/err"
 if "$quire" plan "$models/inkling.json" --memory 80GiB --as LlamaForCausalLM > "$dir/out" 2> "$dir/err"; then exit 1; fi
 wants 'is a layer file' "$dir/err"
+
+sed 's/"max_position_embeddings": [0-9]*/"x": 0/' "$models/llama-3.1-8b.json" > "$dir/endless.json"
+if "$quire" plan "$dir/endless.json" --memory 80GiB > "$dir/out" 2> "$dir/err"; then echo 'planned without a length'; exit 1; fi
+wants '--max-len' "$dir/err"
+"$quire" plan "$dir/endless.json" --memory 80GiB --max-len 4096 > "$dir/out"
+printf '{"architectures": ["LlavaForConditionalGeneration"], "text_config": {"model_type": "llama"}}' > "$dir/llava.json"
+"$quire" plan "$dir/llava.json" --memory 80GiB > "$dir/out"
+wants 'note: assumed, as transformers does where a nested config of llama leaves it out:' "$dir/out"
+"$quire" plan "$dir/llava.json" --memory 80GiB --explain > "$dir/out"
+wants 'num_attention_heads = 32' "$dir/out"

@@ -50,7 +50,8 @@ while IFS='|' read -r arguments words; do
   eval "set -- $arguments"
   "$quire" "$@" > "$dir/out" 2> "$dir/err"
   code=$?
-  message=$(cat "$dir/err")
+  message=$(tr -s " \n" " " < "$dir/err")
+  message=${message% }
   # 2 says how to learn more: the command line is to blame. 1 is any other error.
   expected=1
   [[ $message == *" --help')" ]] && expected=2
@@ -242,12 +243,21 @@ fi
 file "$spec, \"block_size\": 16" ', "connector": {}, "prefix_match_unit": 16' '' left.json
 "$quire" plan "$dir/left.json" --policy auto | grep -q 'policy auto does not know: connector, prefix_match_unit' ||
   { echo "options that policy auto leaves out are not told"; failed=$((failed + 1)); }
+# Lines for people have 100 columns at most, unless one word is longer; errors, too.
+printf '{"architectures": ["Wheels"], "model_type": "qwen2"}' > "$dir/wheels.json"
+for model in "$models"/deepseek-v4-pro.json "$models"/inkling.json "$models"/qwen3.5-397b-a17b.json "$dir/wheels.json"; do
+  for more in '--kv-dtype fp8' '--policy vllm' '--tp 2' '--pp 3'; do
+    "$quire" plan "$model" $more > "$dir/said" 2>&1
+    awk 'length > 100 { print; found = 1 } END { exit !found }' "$dir/said" &&
+      { echo "longer than 100 columns: plan $model $more"; failed=$((failed + 1)); }
+  done
+done
 # A name or a text from outside does not reach the terminal as it is.
 escape=$(printf 'no\033[2J\nsuch')
 printf '{"architectures": ["Llama\\u001b[2J"]}' > "$dir/escape.json"
 for argument in "$dir/$escape.json" "$dir/escape.json"; do
   "$quire" plan "$argument" > "$dir/said" 2>&1
-  [ "$(wc -l < "$dir/said")" -eq 1 ] && grep -qF '\x1b[2J' "$dir/said" && ! grep -q "$(printf '\033')" "$dir/said" ||
+  ! tail -n +2 "$dir/said" | grep -qv '^  ' && grep -qF '\x1b[2J' "$dir/said" && ! grep -q "$(printf '\033')" "$dir/said" ||
     { echo "control characters are not escaped: $(cat -v "$dir/said")"; failed=$((failed + 1)); }
 done
 "$quire" sweep "$models/llama-3.1-8b.json" --tp 3,5 > /dev/null 2> "$dir/said" && { echo "a sweep without any plan is no error"; failed=$((failed + 1)); }

@@ -6,7 +6,7 @@ quire=$1 models=$2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 wants() { # wants WORDS FILE
-  grep -qF -- "$1" "$2" || { echo "'$1' is not in:"; cat "$2"; exit 1; }
+  tr -s ' \n' ' ' < "$2" | grep -qF -- "$(tr -s ' ' <<< "$1")" || { echo "'$1' is not in:"; cat "$2"; exit 1; }
 }
 refused() { # refused WORDS ARGUMENTS...
   local words=$1

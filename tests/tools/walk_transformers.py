@@ -28,6 +28,12 @@ MAPPINGS = ('CAUSAL_LM', 'IMAGE_TEXT_TO_TEXT', 'MULTIMODAL_LM', 'SEQ_TO_SEQ_CAUS
 OTHER_HEADS = ('Gemma4', 'DiffusionGemma', 'Falcon', 'MiMoV2', 'MiniCPM3', 'Inkling', 'PPFormulaNet', 'PI0')
 
 
+# A field and what is wrong with it, or an architecture.
+REFUSED = re.compile(r'config: (architectures\[0\] = "\w+" is (not known|known but not read)|text_config is of "\w+", which is not read|'
+                     r'text_config\.model_type = "\w+" of \w+ is not known|'
+                     r'[\w.]+(\[\d+\])?( and \w+)?( = [^;]+?)? (is missing|are missing|must be a |is no multiple of|is more than|is not known))')
+
+
 def classes():
     """Pairs of a class and its model_type, read from the source: importing it needs torch."""
     source = os.path.join(list(transformers.__path__)[0], 'models', 'auto', 'modeling_auto.py')
@@ -71,9 +77,37 @@ def differences(config, info):
         yield f'length {of("max_position_embeddings")} but {info["max_model_len"]}'
 
 
+# Fields that nested configs leave out where they are the defaults of their class.
+LEFT_OUT = ('num_hidden_layers', 'num_attention_heads', 'num_key_value_heads', 'hidden_size', 'head_dim', 'max_position_embeddings',
+            'sliding_window', 'use_sliding_window', 'attention_chunk_size')
+
+
+def sparse(quire, path, config, name, full):
+    """A nested config without what its class has by default, as it is published: the same model, or a field that is missing."""
+    stated = {**config.to_dict(), 'architectures': [name]}
+    found = False
+    for key, value in list(stated.items()):
+        if not isinstance(value, dict) or 'model_type' not in value or not hasattr(getattr(config, key), 'to_dict'):
+            continue
+        usual = {field.name: field.default for field in getattr(type(getattr(config, key)), '__dataclass_fields__', {}).values()}
+        stated[key] = {field: kept for field, kept in value.items() if field not in LEFT_OUT or kept is None or usual.get(field) != kept}
+        found = found or stated[key] != value
+    if not found:
+        return None
+    with open(path, 'w', encoding='utf-8') as out:
+        out.write(json.dumps(stated, default=str).replace('Infinity', '1e30'))
+    run = subprocess.run([quire, 'info', '--model', path, '--json'], capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        return '' if REFUSED.search(' '.join(run.stderr.split())) else f'without defaults: {run.stderr.strip()}'
+    found = json.loads(run.stdout)
+    if not found['max_model_len']:
+        return ''  # which is asked for
+    return 'the same' if found == full else f'without defaults: {found["table"]}'
+
+
 def main():
     quire = sys.argv[1]
-    planned, refused, wrong = 0, 0, []
+    planned, refused, same, wrong = 0, 0, 0, []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'config.json')
         for name, kind in sorted(set(classes())):
@@ -88,15 +122,23 @@ def main():
             run = subprocess.run([quire, 'info', '--model', path, '--json'], capture_output=True, text=True, check=False)
             if run.returncode == 0:
                 planned += 1
+                said = sparse(quire, path, config, name, json.loads(run.stdout))
+                same += said == 'the same'
+                if said not in (None, '', 'the same'):
+                    wrong.append(f'{name}: {said}')
                 if not name.startswith(OTHER_HEADS):
                     wrong += [f'{name}: {what}' for what in differences(config, json.loads(run.stdout))]
-            elif re.search('config: .*(is known but not read|is not read|is missing|must |is no multiple|is not known)', run.stderr):
+            elif REFUSED.search(' '.join(run.stderr.split())):
                 refused += 1
             else:
                 wrong.append(f'{name}: {run.stderr.strip() or run.returncode}')
     print(f'{planned} planned, {refused} refused by name')
     for what in wrong:
         print(what)
+    print(f'{same} the same without the defaults of nested configs')
+    if same < 70:
+        wrong.append('')
+        print('fewer than 70 were the same')
     if planned < 280:
         wrong.append('')
         print('fewer than 280 were planned')

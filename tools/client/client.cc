@@ -133,27 +133,58 @@ bool nests_too_deep(const std::string& json) {
 
 bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != std::string::npos; }  // no config has such a field
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whether a quantization_config, or an hf_quant_config.json, says how keys and values are kept.
+bool says_kv(const Json& quantised) {
+  if (!quantised.is_object()) return false;
+  for (const char* key : {"kv_cache_scheme", "kv_cache_quant_algo"}) {
+    if (quantised.contains(key) && !quantised[key].is_null()) return true;
+  }
+  return quantised.contains("quantization") && says_kv(quantised["quantization"]);
+}
+
+// What the file says of keys and values counts where the config says nothing of them.
+void add_quantisation(const Json& quant, Json* config) {
+  const bool nested = config->contains("text_config") && (*config)["text_config"].is_object() &&
+                      (*config)["text_config"].contains("quantization_config") &&
+                      !(*config)["text_config"]["quantization_config"].is_null();
+  Json& quantised = nested ? (*config)["text_config"]["quantization_config"] : (*config)["quantization_config"];
+  if (quantised.is_null()) {
+    quantised = quant;
+  } else if (quantised.is_object() && !says_kv(quantised) && says_kv(quant)) {
+    for (const char* key : {"kv_cache_scheme", "kv_cache_quant_algo", "quantization", "producer"}) {
+      if (quant.contains(key)) quantised[key] = quant[key];
+    }
+  }
+}
+
+}  // namespace
+
 std::string read_model_text(const std::string& path, const std::string& as) {
-  using Json = nlohmann::ordered_json;
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
-  const std::string base = folder ? path + "/" : "";
+  const bool named = !folder && std::filesystem::path(path).filename() == "config.json";  // what stands next to it is of the same model
+  const std::string base = folder ? path + "/" : named ? path.substr(0, path.size() - std::string("config.json").size()) : "";
   if (folder && !std::filesystem::exists(base + "config.json", ignored)) {
     throw std::runtime_error("cannot read '" + path + "': it is a folder without config.json");
   }
   std::string text = read_file(folder ? base + "config.json" : path);
-  const bool quantised = folder && std::filesystem::exists(base + "hf_quant_config.json", ignored);
+  const bool quantised = (folder || named) && std::filesystem::exists(base + "hf_quant_config.json", ignored);
   if (as.empty() && !quantised) return text;
+  if (is_layer_file(text) && as.empty()) return text;
   if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
   if (nests_too_deep(text)) return text;
   Json config = Json::parse(with_words(text), nullptr, false);
   if (!config.is_object()) return text;  // the library says what is wrong with it
   if (!as.empty()) config["architectures"] = Json::array({as});
-  if (quantised && (!config.contains("quantization_config") || config["quantization_config"].is_null())) {
+  if (quantised) {
     const std::string other = read_file(base + "hf_quant_config.json");
     const Json quant = nests_too_deep(other) ? Json() : Json::parse(other, nullptr, false);
     if (!quant.is_object()) throw std::runtime_error("'" + base + "hf_quant_config.json' is no JSON object");
-    config["quantization_config"] = quant;
+    add_quantisation(quant, &config);
   }
   return config.dump();
 }

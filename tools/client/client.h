@@ -83,9 +83,9 @@ bool is_layer_file(const std::string& json);
 Model read_model(const std::string& path);
 // JSON whose infinite numbers and NaN, which Python writes, are words.
 std::string with_words(const std::string& text);
-// The text of a config.json or layer file; of a folder, its config.json with what its
-// hf_quant_config.json says of the cache. as: the architecture that a config is read as; empty =
-// its own. Throws std::invalid_argument for a layer file with `as`.
+// The text of a config.json or layer file; of a folder, its config.json. What the
+// hf_quant_config.json next to a config.json says of the cache counts where that says nothing. as: the architecture that a config is read
+// as; empty = its own. Throws std::invalid_argument for a layer file with `as`.
 std::string read_model_text(const std::string& path, const std::string& as);
 Model model_of_text(const std::string& json, const std::string& path);
 // The model as a table.

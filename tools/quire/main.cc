@@ -39,7 +39,7 @@ constexpr int kError = 1;
 constexpr int kUsage = 2;
 
 int fail(int code, const std::string& what) {
-  std::fprintf(stderr, "quire: %s\n", quire::tools::printable(what).c_str());
+  std::fputs(quire::tools::wrapped("quire: " + quire::tools::printable(what), 2).c_str(), stderr);
   return code;
 }
 

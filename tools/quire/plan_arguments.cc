@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <vector>
 
 #include "client/client.h"
@@ -214,6 +215,12 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   }
   if (const std::string note = drafts_note(model, arguments); notes != nullptr && !note.empty()) notes->push_back(note);
   check_against_file(arguments, plan);
+  client::Error error;
+  auto facts = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model, &facts, &error), error);
+  if (facts.max_model_len == 0 && arguments.max_len == 0) {
+    throw std::runtime_error("'" + arguments.config + "' does not state its longest sequence; give it with --max-len");
+  }
   quire_plan_options& options = plan.options;
   leave_to_vllm(arguments, &options, notes);
   if (notes != nullptr && !arguments.as.empty()) notes->push_back("the config is read as one of " + arguments.as + ", as --as asks");

@@ -53,14 +53,15 @@ void print_groups(const Json& json) {
 void print_capacity(const Json& json) {
   const Json& fits = json["capacity"];
   std::string out = "\n";
-  if (number(json, "checkpoint_tokens") != 0) out += "states are kept every " + digits(json, "checkpoint_tokens") + " tokens\n";
-  out += "sequences of " + digits(fits, "tokens") + " tokens: " + digits(fits, "guaranteed") + " guaranteed, " + digits(fits, "decoding") +
-         " decoding, " + digits(fits, "resident") + " resident\n";
-  out += digits(fits, "concurrency") + " at once may have " + digits(fits, "longest") +
-         " tokens each\nvLLM would print a KV cache size of " + digits(fits, "kv_cache_tokens") + " tokens\n";
+  const auto say = [&out](const std::string& line) { out += wrapped(line, 2); };
+  if (number(json, "checkpoint_tokens") != 0) say("states are kept every " + digits(json, "checkpoint_tokens") + " tokens");
+  say("sequences of " + digits(fits, "tokens") + " tokens: " + digits(fits, "guaranteed") + " guaranteed, " + digits(fits, "decoding") +
+      " decoding, " + digits(fits, "resident") + " resident");
+  say(digits(fits, "concurrency") + " at once may have " + digits(fits, "longest") + " tokens each");
+  say("vLLM would print a KV cache size of " + digits(fits, "kv_cache_tokens") + " tokens");
   if (!fits["fits"].get<bool>()) {
-    out += "to fit " + digits(fits, "concurrency") + " of " + digits(fits, "tokens") + " tokens: " + digits(fits, "pages_needed") +
-           " pages, " + client::bytes_text(number(fits, "bytes_needed_per_shard")) + " per shard\n";
+    say("to fit " + digits(fits, "concurrency") + " of " + digits(fits, "tokens") + " tokens: " + digits(fits, "pages_needed") +
+        " pages, " + client::bytes_text(number(fits, "bytes_needed_per_shard")) + " per shard");
   }
   if (json.contains("search")) out += wrapped("why: " + text_of(json["search"], "why"), 2);
   if (!text_of(json["fit"], "text").empty()) out += wrapped("fit: " + text_of(json["fit"], "text"), 2);
@@ -75,17 +76,18 @@ void print_plan(const Json& json) {
   uint64_t bytes = 0;
   for (const Json& region : json["regions"]) bytes += number(region, "shard") == 0 ? number(region, "bytes") : 0;
   const bool stages = number(json, "pipeline_parallel") > 1;
-  std::string out = text_of(json, "architecture") + ": " + counted(number(json, "layers"), "layer") + ", " +
-                    counted(number(json, "caches"), "cache") + "\n";
-  out +=
-      "policy " + text_of(json, "policy") + ", layout " + text_of(json, "layout") + ", " + counted(number(json, "shards"), "shard") + "\n";
-  out += digits(json, "num_pages") + " pages of " + client::bytes_text(number(json, "page_bytes")) + " = " + client::bytes_text(bytes) +
-         " per shard, padding " + percent(json["padding_share"].get<double>()) + (stages ? " over all stages" : "") + "\n";
-  out += "prefixes are matched in units of " + digits(json, "match_unit_tokens") + " tokens, hits are multiples of " +
-         digits(json, "hit_alignment_tokens") + "\n";
-  out +=
-      "a sequence of " + digits(json, "capacity_tokens") + " tokens always fits (max_model_len " + digits(json, "max_model_len") + ")\n\n";
-  std::printf("%s", out.c_str());
+  const double unused = json["unused_share"].get<double>();
+  std::string out;
+  const auto say = [&out](const std::string& line) { out += wrapped(line, 2); };
+  say(text_of(json, "architecture") + ": " + counted(number(json, "layers"), "layer") + ", " + counted(number(json, "caches"), "cache"));
+  say("policy " + text_of(json, "policy") + ", layout " + text_of(json, "layout") + ", " + counted(number(json, "shards"), "shard"));
+  say(digits(json, "num_pages") + " pages of " + client::bytes_text(number(json, "page_bytes")) + " = " + client::bytes_text(bytes) +
+      " per shard, padding " + percent(json["padding_share"].get<double>()) + (stages ? " over all stages" : "") +
+      (unused > 0 ? ", unused in stages without layers of a group " + percent(unused) : ""));
+  say("prefixes are matched in units of " + digits(json, "match_unit_tokens") + " tokens, hits are multiples of " +
+      digits(json, "hit_alignment_tokens"));
+  say("a sequence of " + digits(json, "capacity_tokens") + " tokens always fits (max_model_len " + digits(json, "max_model_len") + ")");
+  std::printf("%s\n", out.c_str());
   print_groups(json);
   if (stages) std::printf("payload, page bytes and padding of a group are those of the stage that pads most of it\n");
   print_capacity(json);

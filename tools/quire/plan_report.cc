@@ -123,7 +123,8 @@ Json plan_report(const Planned& planned, uint64_t concurrency) {
   const Json explained = plan_explanation(config.get());
   for (uint32_t group = 0; group < info.num_groups; ++group) json["groups"][group]["keeps"] = explained["groups"][group]["keeps"];
   add_bytes(&json);
-  for (const char* field : {"pipeline_parallel", "hit_alignment_tokens", "checkpoint_tokens", "notes"}) json[field] = explained[field];
+  for (const char* field : {"unused_share", "pipeline_parallel", "hit_alignment_tokens", "checkpoint_tokens", "notes"})
+    json[field] = explained[field];
   for (const std::string& note : planned.notes) json["notes"].push_back(note);
   for (const char* field : {"search", "sizing"}) {
     if (explained.contains(field)) json[field] = explained[field];

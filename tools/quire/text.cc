@@ -66,12 +66,15 @@ std::string table(const std::vector<std::vector<std::string>>& rows, size_t left
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  size_t columns = 0;
+  for (const size_t width : widths) columns += width + 2;
+  const char* const between = columns > kColumns + 2 ? " " : "  ";
   std::string out;
   for (const auto& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string space(widths[i] - row[i].size(), ' ');
-      line += (i == 0 ? "" : "  ") + (i < left ? row[i] + space : space + row[i]);
+      line += (i == 0 ? "" : between) + (i < left ? row[i] + space : space + row[i]);
     }
     line.resize(line.find_last_not_of(' ') + 1);
     out += line + "\n";

@@ -34,7 +34,7 @@ def _run(*arguments: str) -> dict[str, Any]:
     done = subprocess.run([command_path(), *arguments, "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines()
-        said = lines[0].removeprefix("quire: ") if lines else f"the command ended with status {done.returncode}"
+        said = " ".join(line.strip() for line in lines).removeprefix("quire: ") if lines else f"the command ended with status {done.returncode}"
         name, _, rest = said.partition(": ")
         code = Code.__members__.get(name)
         raise Error(code or Code.INVALID_ARGUMENT, rest if code else said, "command")

@@ -131,9 +131,10 @@ TEST(Families, MessagesNameTheField) {
       "num_attention_heads": 2, "index_head_dim": 4, "max_position_embeddings": 9, "compress_ratios": [0]})")
                 .find("compress_ratios must be a list of at least num_hidden_layers = 3"),
             std::string::npos);
-  EXPECT_NE(refused(R"({"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8})")
-                .find("max_position_embeddings is missing"),
-            std::string::npos);
+  EXPECT_NE(
+      refused(R"({"architectures": ["BartForConditionalGeneration"], "decoder_layers": 2, "decoder_attention_heads": 2, "d_model": 8})")
+          .find("max_position_embeddings is missing"),
+      std::string::npos);
 }
 
 TEST(LayerFile, Sharing) {

@@ -244,13 +244,19 @@ TEST(Shapes, Wrappers) {
        {" 61 latent 1 x 576 fp8"}},
       {"LlavaForConditionalGeneration",
        R"("text_config": {"model_type": "wheels", )" + text + "}",
-       {"refused: config: LlavaForConditionalGeneration: text_config"}},
+       {"refused: config: text_config.model_type = \"wheels\" of LlavaForConditionalGeneration is not known", "--as", "layer file"}},
+      {"LlavaForConditionalGeneration",
+       R"("text_config": {)" + text + "}",
+       {"refused: config: text_config, or what stands for it, is missing in LlavaFor", "--as", "layer file"}},
       // Widths beside the nested config are those of another part.
       {"LlavaForConditionalGeneration",
        R"("head_dim": 1280, "num_key_value_heads": 9, "text_config": {"model_type": "llama", "num_attention_heads": 8, "hidden_size": 256,
           "max_position_embeddings": 99, "num_hidden_layers": 2})",
        {" 2 full attention 8 x 32"}},
-      {"LlavaForConditionalGeneration", text, {"refused: config: LlavaForConditionalGeneration: text_config"}},
+      {"LlavaForConditionalGeneration", text, {"refused: config: text_config, or what stands for it, is missing in LlavaFor"}},
+      {"Granite4VisionForConditionalGeneration",
+       R"("text_config": {"model_type": "granite4_vision_text", )" + text + "}",
+       {" 2 full attention 2 x 64"}},
       {"", R"("model_type": "qwen2", )" + text, {"Qwen2ForCausalLM: 2 layers"}},
       {"",
        R"("model_type": "wheels", )" + text,
@@ -283,6 +289,12 @@ TEST(Shapes, WordsForTheCache) {
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "FP8"})", {" 2 full attention 2 x 64 fp8"}});
   expect({"LlamaForCausalLM", two + R"({"kv_cache_scheme": "auto"})", {" 2 full attention 2 x 64 bf16"}});
   expect({"LlamaForCausalLM", two + R"({"quantization": {"kv_cache_quant_algo": "FP8"}})", {" 2 full attention 2 x 64 fp8"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"quantization": {"kv_cache_scheme": {"num_bits": 8, "type": "float"}}})",
+          {" 2 full attention 2 x 64 fp8"}});
+  expect({"LlamaForCausalLM",
+          two + R"({"kv_cache_scheme": null, "quantization": {"kv_cache_scheme": {"num_bits": 4, "type": "float"}}})",
+          {"refused: config: quantization_config.kv_cache_scheme.num_bits = 4"}});
   const std::string fp4 = " 2 full attention 2 x 64 bf16, records of 72 B in fp4_e2m1, scales all tokens 144";  // 32 and 4 per side
   for (const char* stated : {R"({"quant_method": "modelopt_fp4", "kv_cache_quant_algo": "NVFP4"})",
                              R"({"producer": {"name": "modelopt"}, "quantization": {"kv_cache_quant_algo": "NVFP4"}})",

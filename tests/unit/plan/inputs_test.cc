@@ -147,6 +147,27 @@ TEST(Padding, StagesAreSummed) {
   EXPECT_EQ(group.page_bytes_per_block, config->shards[1].page_bytes);
 }
 
+// Pages of a group in a stage that has no layer of it are unused. They are said apart.
+TEST(Padding, StagesWithoutLayersAreUnused) {
+  for (const char* policy : {"auto", "vllm"}) {
+    Options options(policy, 8 * kGiB);
+    options.raw.pipeline_parallel = 2;
+    const uint32_t stages[] = {8, 9};
+    options.raw.stage_layers = stages;
+    options.raw.num_stage_layers = 2;
+    const auto config = planned(mixed(attention(2, 128), 16, state(3, 4096, 16, 128, 128), 1), options);
+    ASSERT_GE(config->groups.size(), 2u) << policy;
+    double worst = 0;
+    for (const GroupPlan& group : config->groups) {
+      worst = std::max(worst, 1 - static_cast<double>(group.payload_bytes_per_block) / static_cast<double>(group.page_bytes_per_block));
+    }
+    EXPECT_LE(config->padding_share, worst + 1e-9) << policy;
+    EXPECT_TRUE(has_note(*config, "of its pages unused, which is no padding: 1 of 2 stages")) << policy;
+    EXPECT_FALSE(has_note(*config, "\"unused_share\": 0.000000")) << policy;
+  }
+  EXPECT_TRUE(has_note(*planned(hybrid(), Options("auto", 8 * kGiB)), "\"unused_share\": 0.000000"));
+}
+
 Model of_file(const std::string& specs, const std::string& layers) {
   auto model = read_layer_file(R"({"origin": "Made", "specs": [)" + specs + R"(], "layers": [)" + layers +
                                R"(], "options": {"max_model_len": 544}})");
