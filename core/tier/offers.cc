@@ -107,9 +107,10 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
   QUIRE_RETURN_IF_ERROR(check(t));
   auto end = end_of(sequence);
   if (!end.ok()) return end.take_status();
-  if (symbols.size() < *end + state_.plan->look_ahead()) {
+  const uint64_t wanted = *end + state_.plan->look_ahead();
+  if (symbols.size() < wanted) {
     return fail(QUIRE_OUT_OF_RANGE, "num_symbols: %zu, the offer is named by %llu", symbols.size(),
-                static_cast<unsigned long long>(*end + state_.plan->look_ahead()));
+                static_cast<unsigned long long>(wanted));
   }
   offers_.reserve(offers_.size() + 1);
   auto offer = std::make_unique<Offer>();
