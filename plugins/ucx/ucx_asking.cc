@@ -16,7 +16,7 @@ constexpr uint64_t kStretch = uint64_t{2} << 20;      // bytes of a want
 constexpr uint64_t kWindow = uint64_t{32} << 20;      // bytes that a peer owes
 constexpr size_t kMostRequests = 128;                 // that a peer owes
 constexpr int64_t kGraceOfLoads = 20 * kMillisecond;  // for bytes that nobody wants any more
-constexpr int64_t kLongestInterest = 24 * 3600 * kSecond;
+constexpr int64_t kLongestInterest = int64_t{24} * 3600 * kSecond;
 constexpr size_t kMostInterests = 65536;  // of a peer
 constexpr uint32_t kSomeLease = 1;        // a look-up asks for one, and the owner says how long
 

@@ -24,7 +24,7 @@ constexpr size_t kMostSecret = 4096;
 constexpr uint64_t kLeastCopies = 4096;
 constexpr uint64_t kMostCopies = uint64_t{1} << 56;
 constexpr int64_t kLeastLease = 100 * kMillisecond;
-constexpr int64_t kMostLease = 24 * 3600 * kSecond;
+constexpr int64_t kMostLease = int64_t{24} * 3600 * kSecond;
 // What checks no addresses of ours is left out: shared memory does not notice that a peer has died.
 constexpr std::array<std::string_view, 6> kTransports = {"tcp", "rc", "dc", "ud", "rc_x", "dc_x"};
 
