@@ -16,6 +16,8 @@ constexpr size_t kMostListed = 60;    // characters of a list of layers
 constexpr size_t kMostColumns = 100;  // of a line
 constexpr size_t kLeastListed = 20;   // columns that a list of layers gets on the line of its row; below that it has a line of its own
 
+std::string counted(uint64_t number, const char* noun) { return std::to_string(number) + " " + noun + (number == 1 ? "" : "s"); }
+
 const char* name_of(const quire_layer& layer) {
   switch (layer.kind) {
     case QUIRE_LAYER_NONE:
@@ -96,7 +98,7 @@ std::string keeps(const quire_layer& layer) {
   if (layer.kind == QUIRE_LAYER_CROSS) return std::to_string(layer.encoder_tokens) + " of the encoder";
   if (layer.kind == QUIRE_LAYER_NONE || layer.kind == QUIRE_LAYER_ENCODER_ONLY) return "nothing";
   if (layer.window == 0) return "all tokens";
-  return (layer.sink_tokens != 0 ? std::to_string(layer.sink_tokens) + " + " : "") + std::to_string(layer.window) + " tokens";
+  return (layer.sink_tokens != 0 ? std::to_string(layer.sink_tokens) + " + " : "") + counted(layer.window, "token");
 }
 
 // Bytes of a state, or of a row of one token.
@@ -243,10 +245,9 @@ std::string describe(const Model& model) {
       rows.push_back(std::move(row));
     }
   }
-  std::string out =
-      (model.architecture().empty() ? "model" : model.architecture()) + ": " + std::to_string(model.num_layers()) + " layers, ";
-  out += std::to_string(model.caches().size()) + " caches, ";
-  out += model.max_model_len() != 0 ? "at most " + std::to_string(model.max_model_len()) + " tokens\n" : "length not stated\n";
+  std::string out = (model.architecture().empty() ? "model" : model.architecture()) + ": " + counted(model.num_layers(), "layer") + ", ";
+  out += counted(model.caches().size(), "cache") + ", ";
+  out += model.max_model_len() != 0 ? "at most " + counted(model.max_model_len(), "token") + "\n" : "length not stated\n";
   Table table;
   table.add("caches", {"kind", "heads x width, or tensors", "keeps", "bytes", {}}, "layers");
   for (const Row& row : rows) table.add(std::to_string(row.layers.size()), row, list_of(row.layers));

@@ -1,5 +1,6 @@
 // Whose ops know the rows of a plan's token caches. Drivers decide by themselves (drivers/common/check.cc); tests/unit/memory compares.
 #include <array>
+#include <iterator>
 
 #include "core/model/dtype.h"
 #include "core/plan/plan_input.h"
@@ -50,6 +51,10 @@ Knowing who_knows(const quire_kv_view& kv) {
   return known && tail ? Knowing::kCpu : Knowing::kNone;
 }
 
+// By codec.
+constexpr const char* kRowsOf[] = {"plain rows",   "records",  "rows of split blocks", "tiled rows", "shuffled rows",
+                                   "columns of K", "AMX tiles"};
+
 }  // namespace
 
 std::vector<std::string> notes_of_ops(const Config& config) {
@@ -72,7 +77,8 @@ std::vector<std::string> notes_of_ops(const Config& config) {
   const auto note = [&out](const Found& of, const char* whose) {
     if (of.layers == 0) return;
     const std::string others = of.layers == 1 ? "" : " and " + std::to_string(of.layers - 1) + " more";
-    out.push_back("rows of layer " + std::to_string(of.first) + others + " (codec " + std::to_string(of.codec) + "): " + whose);
+    const bool named = of.codec >= 0 && static_cast<size_t>(of.codec) < std::size(kRowsOf);
+    out.push_back(std::string(named ? kRowsOf[of.codec] : "rows") + " of layer " + std::to_string(of.first) + others + ": " + whose);
   };
   note(found[static_cast<size_t>(Knowing::kCpu)], "of quire's drivers only the CPU driver has ops for them");
   note(found[static_cast<size_t>(Knowing::kNone)], "no driver of quire has ops for them; it sizes and moves them");

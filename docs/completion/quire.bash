@@ -25,7 +25,7 @@ _quire() {
   case ${COMP_WORDS[1]} in
     call) options="--help --driver --connector --list --native --json" ;;
     compare) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --with --concurrency --json" ;;
-    info) options="--help --driver --probe --model --json" ;;
+    info) options="--help --driver --probe --model --as --json" ;;
     plan) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --concurrency --fit --json --explain --svg" ;;
     replay) options="--help --as --speculative --draft-tokens --memory --pages --tp --max-len --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --format --trace-block --seed --requests --concurrency --tokens-per-step --max-output --keep --checkpoint-interval --checkpoint-bytes --window-interval --two-states --strict-lru --first-chunks --link-tails --oracle --tier --active-params --sweep-memory --sweep-policy --engines --router --series --follow --report --verify --json" ;;
     sweep) options="--help --as --speculative --draft-tokens --pp --stage-layers --cp --contiguous --kv-dtype --policy --compat --layout --prefer-layout --block --kernel-block --state-mode --no-prefix-reuse --in-flight --memory --tp --max-len --svg --json" ;;

@@ -38,6 +38,7 @@ complete -c quire -n '__fish_seen_subcommand_from info' -l help -d 'Print this h
 complete -c quire -n '__fish_seen_subcommand_from info' -l driver -x -a 'cpu cuda rocm auto none' -d 'instead of QUIRE_DRIVER: a name, a list a,b, auto or none'
 complete -c quire -n '__fish_seen_subcommand_from info' -l probe -d 'every candidate: how far it came, why, and how long it took'
 complete -c quire -n '__fish_seen_subcommand_from info' -l model -r -d 'print the caches of this config.json or layer file instead'
+complete -c quire -n '__fish_seen_subcommand_from info' -l as -x -d 'read the config of --model like one of this architecture'
 complete -c quire -n '__fish_seen_subcommand_from info' -l json -d 'as JSON'
 complete -c quire -n __fish_use_subcommand -a plan -d 'Groups, pages, padding and capacity of a model in given memory'
 complete -c quire -n '__fish_seen_subcommand_from plan' -l help -d 'Print this help message and exit'

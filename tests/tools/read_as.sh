@@ -49,3 +49,18 @@ printf '{"architectures": ["LlavaForConditionalGeneration"], "text_config": {"mo
 wants 'note: assumed, as transformers does where a nested config of llama leaves it out:' "$dir/out"
 "$quire" plan "$dir/llava.json" --memory 80GiB --explain > "$dir/out"
 wants 'num_attention_heads = 32' "$dir/out"
+"$quire" info --model "$dir/wheels.json" --as LlamaForCausalLM | diff - <("$quire" info --model "$models/llama-3.1-8b.json")
+"$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB --kv-dtype fp8 > "$dir/out"
+wants 'LlamaForCausalLM: 32 layers, 32 caches, at most 131072 tokens' "$dir/out"
+# Only what vLLM computes is what vLLM prints.
+wants "this plan's KV cache size, by the formula of vLLM's log:" "$dir/out"
+"$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB --policy vllm > "$dir/out"
+wants 'vLLM would print a KV cache size of' "$dir/out"
+# Types that vLLM takes by itself are said.
+"$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --policy vllm > "$dir/out"
+wants 'note: vLLM keeps the rows of DeepSeek-V4 in 8 bits (fp8_ds_mla) unless asked otherwise; --kv-dtype fp8 plans that' "$dir/out"
+"$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --policy vllm --kv-dtype fp8 > "$dir/out"
+if tr '\n' ' ' < "$dir/out" | grep -q 'unless asked'; then echo 'a note that does not hold'; exit 1; fi
+sed 's/"bfloat16"/"float32"/' "$models/llama-3.1-8b.json" > "$dir/wide.json"
+"$quire" plan "$dir/wide.json" --memory 80GiB --policy vllm > "$dir/out"
+wants 'note: vLLM computes checkpoints of 32 bits in bfloat16' "$dir/out"

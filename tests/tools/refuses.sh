@@ -181,6 +181,9 @@ plan MODELS/llama-3.1-8b.json --policy auto --layout BLPJKTHD | layout = "BLPJKT
 plan MODELS/llama-3.1-8b.json --policy auto --compat upstream | QUIRE_VLLM_UPSTREAM ; of policy vllm; policy is auto
 plan MODELS/llama-3.1-8b.json --policy auto --state-mode all | --state-mode all ; policy auto ; must be none or align
 plan MODELS/qwen3-next-80b.json --no-prefix-reuse --state-mode align | --state-mode align ; --no-prefix-reuse ; must be none
+plan MODELS/llama-3.1-8b.json --memory 1.5 | --memory: '1.5' ; a fraction needs one
+plan MODELS/llama-3.1-8b.json --memory 1.5B | --memory: '1.5B' ; a fraction needs one
+info --as LlamaForCausalLM | --as: without --model no config is read
 # Files, and devices that never end
 plan /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes
 plan MODELS/llama-3.1-8b.json --speculative /dev/zero | cannot read '/dev/zero': it has more than 16777216 bytes

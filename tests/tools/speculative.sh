@@ -23,7 +23,7 @@ sed 's/"architectures"/"num_nextn_predict_layers": 1, "architectures"/' "$models
 for policy in vllm auto; do
   "$quire" plan "$dir/next.json" --memory 80GiB --policy "$policy" --speculative --draft-tokens 2 > "$dir/$policy"
   wants '1  full attention, draft' "$dir/$policy"
-  wants 'note: drafts: layer 48 with 1 caches, behind the model'"'"'s own; they write 2 tokens ahead' "$dir/$policy"
+  wants 'note: drafts: layer 48 with 1 cache, behind the model'"'"'s own; they write 2 tokens ahead' "$dir/$policy"
 done
 same "$(groups "$dir/next.json" --policy vllm --speculative mtp)" '12 12 12 13' 'groups under vllm'
 same "$(groups "$dir/next.json" --policy auto --speculative mtp)" '36 12 1' 'groups under auto'

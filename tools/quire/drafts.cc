@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "quire/text.h"
+
 namespace quire::tools {
 namespace {
 
@@ -82,8 +84,8 @@ std::string drafts_note(quire_model* model, const PlanArguments& arguments) {
   if (found.caches == 0) return "drafts: the draft keeps no cache of its own, so no layer of it is counted";
   const std::string layers = found.first == found.last ? "layer " + std::to_string(found.first)
                                                        : "layers " + std::to_string(found.first) + "-" + std::to_string(found.last);
-  return "drafts: " + layers + " with " + std::to_string(found.caches) + " caches, behind the model's own; they write " +
-         std::to_string(found.ahead) + " tokens ahead";
+  return "drafts: " + layers + " with " + counted(found.caches, "cache") + ", behind the model's own; they write " +
+         counted(found.ahead, "token") + " ahead";
 }
 
 std::vector<uint32_t> stages_with_drafts(quire_model* model, uint32_t stages) {

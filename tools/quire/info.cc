@@ -131,8 +131,8 @@ void print_modules(const Json& json, bool probe) {
   print_device(json["device"]);
 }
 
-void print_model(const std::string& path, bool as_json) {
-  const client::Model model = client::read_model(path);
+void print_model(const std::string& path, const std::string& as, bool as_json) {
+  const client::Model model = client::model_of_text(client::read_model_text(path, as), path);
   const std::string table = client::describe(model.get());
   if (!as_json) {
     std::printf("%s", table.c_str());
@@ -156,6 +156,7 @@ void add_info(CLI::App* app) {
     std::string driver;
     bool probe = false;
     std::string model;
+    std::string as;
     bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
@@ -163,9 +164,11 @@ void add_info(CLI::App* app) {
   command->add_option("--driver", arguments->driver, "instead of QUIRE_DRIVER: a name, a list a,b, auto or none");
   command->add_flag("--probe", arguments->probe, "every candidate: how far it came, why, and how long it took");
   command->add_option("--model", arguments->model, "print the caches of this config.json or layer file instead");
+  command->add_option("--as", arguments->as, "read the config of --model like one of this architecture");
   command->add_flag("--json", arguments->json, "as JSON");
   command->callback([arguments] {
-    if (!arguments->model.empty()) return print_model(arguments->model, arguments->json);
+    if (!arguments->as.empty() && arguments->model.empty()) throw Usage("--as: without --model no config is read");
+    if (!arguments->model.empty()) return print_model(arguments->model, arguments->as, arguments->json);
     const Json json = collect(arguments->driver);
     arguments->json ? print_json(json) : print_modules(json, arguments->probe);
     if (names_driver(arguments->driver) && json["device"]["code"] != "OK") throw std::runtime_error(no_device(json["device"]));

@@ -50,6 +50,7 @@ std::optional<uint64_t> size_of(const std::string& text, uint64_t low, uint64_t 
   const std::string fraction = point < number.size() ? number.substr(point + 1) : "";
   const std::string digits = number.substr(0, point) + fraction;
   const uint64_t unit = unit_of(text.substr(end));
+  if (unit == 1 && point < number.size()) return std::nullopt;  // a part of a byte
   if (unit == 0 || point == 0 || (point < number.size() && fraction.empty()) || digits.size() > kMostDigits) return std::nullopt;
   const auto all = number_in(digits, 0, UINT64_MAX);
   if (!all) return std::nullopt;  // a second point
@@ -64,7 +65,7 @@ uint64_t size_in(const std::string& option, const std::string& item, uint64_t lo
   const auto value = size_of(item, low, high);
   if (value) return *value;
   throw CLI::ValidationError(option, "'" + item + "'; must be " + std::to_string(low) + ".." + std::to_string(high) +
-                                         ", a number with or without a unit such as 80GiB or 1.5G");
+                                         ", a number with or without a unit such as 80GiB or 1.5G; a fraction needs one");
 }
 
 }  // namespace

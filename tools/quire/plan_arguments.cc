@@ -203,6 +203,34 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
       ->check(whole(1, kMaxInt));
 }
 
+namespace {
+
+// Element types that vLLM takes by itself, where a plan by its policy has those of the config.
+void note_types_of_vllm(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
+  if (notes == nullptr || arguments.policy != "vllm" || !arguments.kv_dtype.empty()) return;
+  client::Error error;
+  auto facts = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model, &facts, &error), error);
+  const bool v4 = std::string(facts.architecture).starts_with("DeepseekV4");
+  bool wide = false;  // bits of token rows
+  bool plain = false;
+  for (uint32_t i = 0; i < facts.num_caches; ++i) {
+    auto layer = client::sized<quire_layer>();
+    client::check(quire_model_get_layer(model, i, &layer, &error), error);
+    if (layer.kind == QUIRE_LAYER_STATE || layer.kind == QUIRE_LAYER_INDEXER || layer.num_kv_heads == 0) continue;
+    wide |= layer.dtype.code == QUIRE_DTYPE_FLOAT && layer.dtype.bits == 32;
+    plain |= layer.kind == QUIRE_LAYER_MLA && layer.dtype.bits > 8;
+  }
+  if (v4 && plain) {
+    notes->push_back("vLLM keeps the rows of DeepSeek-V4 in 8 bits (fp8_ds_mla) unless asked otherwise; --kv-dtype fp8 plans that");
+  }
+  if (wide) {
+    notes->push_back("vLLM computes checkpoints of 32 bits in bfloat16 unless asked otherwise; --kv-dtype bf16 plans that");
+  }
+}
+
+}  // namespace
+
 client::Model model_of(const PlanArguments& arguments) { return client::model_of_text(text_of(arguments), arguments.config); }
 
 client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
@@ -213,6 +241,7 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   if (arguments.policy == "vllm" && plan.options.vllm.retained_tokens == 0) {
     plan.options.vllm.retained_tokens = retained_for(model, arguments);
   }
+  note_types_of_vllm(model, arguments, notes);
   if (const std::string note = drafts_note(model, arguments); notes != nullptr && !note.empty()) notes->push_back(note);
   check_against_file(arguments, plan);
   client::Error error;

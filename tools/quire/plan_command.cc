@@ -58,7 +58,9 @@ void print_capacity(const Json& json) {
   say("sequences of " + digits(fits, "tokens") + " tokens: " + digits(fits, "guaranteed") + " guaranteed, " + digits(fits, "decoding") +
       " decoding, " + digits(fits, "resident") + " resident");
   say(digits(fits, "concurrency") + " at once may have " + digits(fits, "longest") + " tokens each");
-  say("vLLM would print a KV cache size of " + digits(fits, "kv_cache_tokens") + " tokens");
+  const std::string size = digits(fits, "kv_cache_tokens") + " tokens";
+  say(text_of(json, "policy") == "vllm" ? "vLLM would print a KV cache size of " + size
+                                        : "this plan's KV cache size, by the formula of vLLM's log: " + size);
   if (!fits["fits"].get<bool>()) {
     say("to fit " + digits(fits, "concurrency") + " of " + digits(fits, "tokens") + " tokens: " + digits(fits, "pages_needed") +
         " pages, " + client::bytes_text(number(fits, "bytes_needed_per_shard")) + " per shard");
@@ -154,7 +156,8 @@ void add_plan(CLI::App* app) {
     if (arguments->explain) json["explanation"] = why;
     if (arguments->json) return print_json(json);
     const bool as_it_is = arguments->plan.kv_dtype.empty();
-    const std::string caches = as_it_is ? client::describe(planned.model.get()) : describe_stored(planned.model.get(), config);
+    std::string caches = as_it_is ? client::describe(planned.model.get()) : describe_stored(planned.model.get(), config);
+    if (!as_it_is && caches.starts_with("model:")) caches.replace(0, std::string("model").size(), text_of(json, "architecture"));
     std::printf("%s\n", caches.c_str());
     print_plan(json);
   });

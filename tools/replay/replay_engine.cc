@@ -214,7 +214,10 @@ void Engine::make_room() {
   for (size_t i = 0; i < results_.size(); ++i) {
     const quire_code code = results_[i].code;
     if (code == QUIRE_OK) continue;
-    if (code != QUIRE_RESOURCE_EXHAUSTED) throw client::Failure(code, "request " + std::to_string(running_[i].index) + " was refused");
+    if (code != QUIRE_RESOURCE_EXHAUSTED) {
+      const quire_str why = quire_refusal_text(results_[i].reason);
+      throw client::Failure(code, "request " + std::to_string(running_[i].index) + " was refused: " + std::string(why.data, why.len));
+    }
     if (running_.size() == 1 && !any) {
       throw client::Failure(code, "request " + std::to_string(running_[0].index) + " does not fit an otherwise empty cache: group " +
                                       std::to_string(results_[i].group) + " lacks " + std::to_string(results_[i].missing_pages) + " pages");
