@@ -16,26 +16,26 @@ namespace {
 
 using namespace shapes;
 
-const std::string kTwo = kHeads + R"("num_hidden_layers": 2, )";
+const std::string kTwoLayers = kPlainHeads + R"("num_hidden_layers": 2, )";
 const std::string kLatent = R"("num_hidden_layers": 2, "num_attention_heads": 64, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
     "max_position_embeddings": 4096, )";
 
 TEST(ForeignFields, AreRefusedByName) {
   const std::vector<Case> all{
       {"LlamaForCausalLM",
-       kTwo + R"("linear_num_key_heads": 16)",
+       kTwoLayers + R"("linear_num_key_heads": 16)",
        {"refused: config: linear_num_key_heads = 16 is not known for LlamaFor"}},
-      {"LlamaForCausalLM", kTwo + R"("global_head_dim": 512)", {"refused: config: global_head_dim = 512"}},
-      {"LlamaForCausalLM", kTwo + R"("attention_chunk_size": 8192)", {"refused: config: attention_chunk_size = 8192"}},
-      {"LlamaForCausalLM", kTwo + R"("mamba_d_state": 16)", {"refused: config: mamba_d_state = 16"}},
-      {"LlamaForCausalLM", kTwo + R"("conv_L_cache": 3)", {"refused: config: conv_L_cache = 3"}},
-      {"LlamaForCausalLM", kTwo + R"("index_head_dim": 128)", {"refused: config: index_head_dim = 128"}},
-      {"LlamaForCausalLM", kTwo + R"("n_head_kv": 4)", {"refused: config: n_head_kv = 4"}},
-      {"LlamaForCausalLM", kTwo + R"("kv_channels": 128)", {"refused: config: kv_channels = 128"}},
-      {"LlamaForCausalLM", kTwo + R"("multi_query": true)", {"refused: config: multi_query = true"}},
-      {"JambaForCausalLM", kTwo + R"("num_kv_shared_layers": 1)", {"refused: config: num_kv_shared_layers = 1"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("global_head_dim": 512)", {"refused: config: global_head_dim = 512"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("attention_chunk_size": 8192)", {"refused: config: attention_chunk_size = 8192"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("mamba_d_state": 16)", {"refused: config: mamba_d_state = 16"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("conv_L_cache": 3)", {"refused: config: conv_L_cache = 3"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("index_head_dim": 128)", {"refused: config: index_head_dim = 128"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("n_head_kv": 4)", {"refused: config: n_head_kv = 4"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("kv_channels": 128)", {"refused: config: kv_channels = 128"}},
+      {"LlamaForCausalLM", kTwoLayers + R"("multi_query": true)", {"refused: config: multi_query = true"}},
+      {"JambaForCausalLM", kTwoLayers + R"("num_kv_shared_layers": 1)", {"refused: config: num_kv_shared_layers = 1"}},
       {"BambaForCausalLM",
-       kTwo + R"("attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_d_state": 128, "sliding_window": 512)",
+       kTwoLayers + R"("attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 64, "mamba_d_state": 128, "sliding_window": 512)",
        {"refused: config: sliding_window = 512 is not known for BambaForCausalLM"}},
       {"DeepseekV3ForCausalLM", kLatent + R"("compress_ratios": [4, 4])", {"refused: config: compress_ratios = [...]"}},
       {"DeepseekV3ForCausalLM", kLatent + R"("sliding_window": 512)", {"refused: config: sliding_window = 512"}},
@@ -43,7 +43,7 @@ TEST(ForeignFields, AreRefusedByName) {
        kLatent + R"("layer_types": ["full_attention", "sliding_attention"])",
        {R"(refused: config: layer_types[1] = "sliding_attention" is not known for DeepseekV3ForCausalLM)"}},
       {"Llama4ForCausalLM",
-       kTwo + R"("attention_chunk_size": 8192, "kv_lora_rank": 512)",
+       kTwoLayers + R"("attention_chunk_size": 8192, "kv_lora_rank": 512)",
        {"refused: config: kv_lora_rank = 512 is not known for Llama4ForCausalLM"}},
       {"T5ForConditionalGeneration",
        R"("num_heads": 16, "d_kv": 64, "num_layers": 2, "per_layer_config": {"0": {"num_key_value_heads": 1}})",
@@ -53,14 +53,15 @@ TEST(ForeignFields, AreRefusedByName) {
           "layer_types": ["sliding_attention", "full_attention"])",
        {"refused: config: layer_types[0] = \"sliding_attention\""}},
       {"MiniMaxText01ForCausalLM",
-       kTwo + R"("attn_type_list": [1, 0], "layer_types": ["full_attention", "full_attention"])",
+       kTwoLayers + R"("attn_type_list": [1, 0], "layer_types": ["full_attention", "full_attention"])",
        {"refused: config: layer_types[1] and attn_type_list[1] contradict each other"}},
       {"DeepseekV4ForCausalLM",
-       kTwo + R"("sliding_window": 128, "index_head_dim": 128, "compress_ratios": [0, 4],
+       kTwoLayers + R"("sliding_window": 128, "index_head_dim": 128, "compress_ratios": [0, 4],
            "layer_types": ["sliding_attention", "sliding_attention"])",
        {"refused: config: layer_types[1] and compress_ratios[1] contradict each other"}},
       {"MiMoV2FlashForCausalLM",
-       kTwo + R"("sliding_window": 128, "v_head_dim": 64, "swa_num_attention_heads": 8, "swa_num_key_value_heads": 2, "swa_head_dim": 64,
+       kTwoLayers +
+           R"("sliding_window": 128, "v_head_dim": 64, "swa_num_attention_heads": 8, "swa_num_key_value_heads": 2, "swa_head_dim": 64,
            "swa_v_head_dim": 64, "hybrid_layer_pattern": [0, 1], "layer_types": ["sliding_attention", "sliding_attention"])",
        {"refused: config: layer_types[0] and hybrid_layer_pattern[0] contradict each other"}},
   };
@@ -70,20 +71,21 @@ TEST(ForeignFields, AreRefusedByName) {
 TEST(ForeignFields, WhatSaysNothingIsNone) {
   const std::vector<Case> all{
       {"LlamaForCausalLM",
-       kTwo + R"("num_kv_shared_layers": 0, "sliding_window": null, "use_cla": false, "per_layer_config": {}, "attn_layer_indices": [],
+       kTwoLayers +
+           R"("num_kv_shared_layers": 0, "sliding_window": null, "use_cla": false, "per_layer_config": {}, "attn_layer_indices": [],
            "multi_query": false, "kv_channels": 64, "num_kv_heads": 2)",
        {" 2 full attention 2 x 64"}},
       {"DeepseekV3ForCausalLM", kLatent + R"("sliding_window": 4096, "use_sliding_window": false)", {" 2 latent 1 x 576"}},
       {"DeepseekV3ForCausalLM", kLatent + R"("layer_types": ["full_attention", "attention"])", {" 2 latent 1 x 576"}},
-      {"Qwen2ForCausalLM", kTwo + R"("sliding_window": 4096, "max_window_layers": 1)", {" 2 full attention 2 x 64"}},
+      {"Qwen2ForCausalLM", kTwoLayers + R"("sliding_window": 4096, "max_window_layers": 1)", {" 2 full attention 2 x 64"}},
       {"SmolLM3ForCausalLM",
-       kTwo + R"("layer_types": ["full_attention", "full_attention"], "sliding_window": 512)",
+       kTwoLayers + R"("layer_types": ["full_attention", "full_attention"], "sliding_window": 512)",
        {" 2 full attention 2 x 64"}},
       {"Qwen3NextForCausalLM",
-       kTwo + R"("layer_types": ["full_attention", "full_attention"], "full_attention_interval": 4, "linear_num_key_heads": 16)",
+       kTwoLayers + R"("layer_types": ["full_attention", "full_attention"], "full_attention_interval": 4, "linear_num_key_heads": 16)",
        {" 2 full attention 2 x 64"}},
       {"MiniMaxText01ForCausalLM",
-       kTwo + R"("attn_type_list": [1, 0], "layer_types": ["full_attention", "linear_attention"])",
+       kTwoLayers + R"("attn_type_list": [1, 0], "layer_types": ["full_attention", "linear_attention"])",
        {" 1 full attention 2 x 64", " 1 lightning"}},
   };
   for (const Case& one : all) expect(one);
