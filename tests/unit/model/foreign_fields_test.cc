@@ -16,7 +16,7 @@ namespace {
 
 using namespace shapes;
 
-const std::string kTwoLayers = kPlainHeads + R"("num_hidden_layers": 2, )";
+const std::string kTwoLayers = kHeads + R"("num_hidden_layers": 2, )";
 const std::string kLatent = R"("num_hidden_layers": 2, "num_attention_heads": 64, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
     "max_position_embeddings": 4096, )";
 
