@@ -159,17 +159,20 @@ TEST(LmScheduler, SamplesShareTheirPrompt) {
   EXPECT_EQ(texts(way, 3), got);
 }
 
-// Requests that are refused hold no sequence while others fork.
+// Requests that are refused hold no sequence while others fork: the cache has no more of them than run.
 TEST(LmScheduler, SamplesForkWhileOthersAreRefused) {
-  Way way{"qwen3_next", {}, 64, ""};
-  way.kv.max_len = 84;
-  const auto wanted = texts(way, 2);
-  way.kv.pages = fewest_pages(way);
   uint64_t preemptions = 0;
-  for (way.kv.max_sequences = 2; way.kv.max_sequences <= 6; ++way.kv.max_sequences) {
-    SchedulerStats stats;
-    EXPECT_EQ(texts(way, 2, &stats), wanted) << way.kv.max_sequences;
-    preemptions += stats.preemptions;
+  for (const char* family : {"llama", "qwen3_next"}) {
+    Way way{family, {}, 64, ""};
+    way.kv.max_len = 84;
+    const auto wanted = texts(way, 2);
+    way.kv.pages = fewest_pages(way) + 1;
+    for (const uint32_t most : {3U, 4U, 6U}) {
+      way.kv.max_sequences = most;
+      SchedulerStats stats;
+      EXPECT_EQ(texts(way, 2, &stats), wanted) << family << ", " << most;
+      preemptions += stats.preemptions;
+    }
   }
   EXPECT_GT(preemptions, 0U);
 }
