@@ -67,6 +67,8 @@ def long_chat(generate):
     must_equal(served, plain, '--no-reuse')
     for name, after, question in asked:
         row, again = served.rows[name, 0], plain.rows[name, 0]
+        if after and row['hit_tokens'] < 0.9 * row['prompt_tokens']:
+            sys.exit(f"serve: turn '{name}' hits {row['hit_tokens']} of {row['prompt_tokens']} prompt tokens: it does not resume")
         note = {'': ' (after 9,000 characters of docs/glossary.md)', 'branch': f' (instead of: {asked[2][2]})'}
         print(f"> {question}{note.get(after and name, '')}")
         print(textwrap.fill(row['text'], 100))
