@@ -8,5 +8,5 @@ RUN scripts/setup.sh && rm -rf /var/lib/apt/lists/*
 
 FROM packages AS demo
 COPY . .
-RUN cmake --preset release && cmake --build --preset release -j "$(nproc)" --target quire_engine quire_driver_cpu quire_command
+RUN cmake --preset release && cmake --build --preset release -j "$(nproc)" --target quire_engine quire_driver_cpu quire_command quire_generate lm_parity
 CMD ["scripts/demo.sh"]

@@ -54,6 +54,9 @@ endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/drivers/common/note.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/quire/sdk COMPONENT dev)
 file(GLOB quire_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/man/quire.1 ${PROJECT_SOURCE_DIR}/docs/man/quire-*.1
   ${PROJECT_SOURCE_DIR}/docs/man/quire_engine.1)
+if(TARGET quire_generate)
+  list(APPEND quire_pages ${PROJECT_SOURCE_DIR}/docs/man/quire_generate.1)
+endif()
 install(FILES ${quire_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
 install(FILES ${PROJECT_SOURCE_DIR}/docs/completion/quire.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
   RENAME quire COMPONENT tools)

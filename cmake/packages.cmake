@@ -89,7 +89,7 @@ endforeach()
 
 # What is installed and packed.
 add_custom_target(quire_installed DEPENDS ${quire_modules})
-foreach(target quire quire_static quire_command quire_engine quire_conformance quire_zmq quire_exporter)
+foreach(target quire quire_static quire_command quire_engine quire_generate quire_conformance quire_zmq quire_exporter)
   if(TARGET ${target})
     add_dependencies(quire_installed ${target})
   endif()

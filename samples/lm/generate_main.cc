@@ -24,6 +24,7 @@ json to_json(const lm::Session& session, const lm::Output& output, const std::st
   json line = {{"id", id},
                {"sample", output.sample},
                {"tokens", output.tokens},
+               {"prompt_tokens", output.prompt_tokens},
                {"hit_tokens", output.hit_tokens},
                {"preemptions", output.preemptions},
                {"finish", finish_name(output.finish)},

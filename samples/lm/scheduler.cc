@@ -57,6 +57,7 @@ size_t Scheduler::submit(Request request) {
     outputs_.push_back({});
     outputs_.back().request = requests_.size();
     outputs_.back().sample = sample;
+    outputs_.back().prompt_tokens = request.prompt.size();
   }
   auto job = std::make_unique<Job>();
   job->request = requests_.size();
@@ -131,6 +132,8 @@ bool Scheduler::step() {
       output.hit_tokens = flight.results[i].hit_tokens;
     running_.splice(running_.end(), waiting_, job);
   }
+  // Who was refused gives its sequence back before samples fork: the cache has a limit of them.
+  for (const auto& job : waiting_) job->live.sequence = {};
   const bool is_empty = !flight;
   if (!is_empty) take(flight, jobs);
   for (const auto& job : running_) job->drop_proposals();
@@ -280,13 +283,13 @@ void Scheduler::refuse(const std::vector<quire_reserve_result>& results,
     preempt(*running_.back());
     cooldown_ = kCooldownSteps;
   }
-  for (const auto& job : waiting_) job->live.sequence = {};  // the cache has a limit of them
 }
 
 void Scheduler::preempt(Job& job) {
   stepper_.preempt(job.live);
   ++stats_.preemptions;
   ++outputs_[job.output].preemptions;
+  job.live.sequence = {};
   waiting_.splice(waiting_.begin(), running_, std::prev(running_.end()));
 }
 

@@ -31,6 +31,7 @@ struct Output {
   uint32_t sample = 0;
   std::vector<int32_t> tokens;  // generated
   Finish finish = Finish::kRunning;
+  uint64_t prompt_tokens = 0;
   uint64_t hit_tokens = 0;  // of the prompt: reused when it was first admitted
   uint32_t preemptions = 0;
   double first_token_s = 0;  // since it was submitted

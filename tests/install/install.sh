@@ -55,6 +55,11 @@ env -u LD_LIBRARY_PATH "$work/moved/bin/quire" --version
 
 # So does the engine, and the guides are there with links that hold.
 env -u LD_LIBRARY_PATH "$work/moved/bin/quire_engine" --help >/dev/null || { echo "FAILED: quire_engine does not find its library"; exit 1; }
+if [ -e "$work/moved/bin/quire_generate" ]; then  # where what it needs was found
+  env -u LD_LIBRARY_PATH QUIRE_DRIVER=cpu "$work/moved/bin/quire_generate" --model "$source/samples/lm/box/model" --chat --prompt "What is a step?" \
+    >"$work/log" || { cat "$work/log"; echo "FAILED: quire_generate does not answer"; exit 1; }
+  grep -q 'step is' "$work/log" || { cat "$work/log"; echo "FAILED: quire_generate gives another answer"; exit 1; }
+fi
 guide=$(find "$work/moved/share/doc" -name in-your-engine.md)
 [ -f "$(dirname "$guide")/../samples/README.md" ] || { echo "FAILED: the guide's samples are not installed"; exit 1; }
 

@@ -91,6 +91,7 @@ has libquire-dev 'share/doc/quire/docs/in-your-engine\.md' 'share/doc/quire/samp
 has libquire-driver-dev 'bin/quire_conformance' 'share/man/man1/quire_conformance\.1\.gz' 'share/quire/driver-template/null_driver\.c' 'share/quire/driver-template/CMakeLists\.txt'
 has quire-tools 'bin/quire' 'bin/quire_engine' 'share/man/man1/quire\.1\.gz' 'share/man/man1/quire-plan\.1\.gz' 'share/man/man1/quire_engine\.1\.gz' \
   'share/quire/schemas/plan-1\.json' 'share/bash-completion/completions/quire'
+[ ! -x "$build/bin/quire_generate" ] || has quire-tools 'bin/quire_generate' 'share/man/man1/quire_generate\.1\.gz'
 has quire-driver-null 'lib.*/quire/0/libquire_driver_null\.so'
 has quire-driver-cpu 'lib.*/quire/0/libquire_driver_cpu\.so'
 has quire-connector-null 'lib.*/quire/0/libquire_connector_null\.so'

@@ -28,6 +28,7 @@ top=$work/anywhere/$name
 "$top/bin/quire" plan "$top/share/doc/quire/samples/models/qwen3-next-80b.json" --memory 80GiB >"$work/plan" || fail "quire plan"
 grep -q 'attention' "$work/plan" || { cat "$work/plan"; fail "quire plan names no group"; }
 "$top/bin/quire_engine" --help >/dev/null || fail "quire_engine does not start"
+[ ! -e "$top/bin/quire_generate" ] || "$top/bin/quire_generate" --help >/dev/null || fail "quire_generate does not start"
 echo "quire plan: $(wc -l <"$work/plan") lines"
 
 export PKG_CONFIG_PATH=$top/lib/pkgconfig

@@ -31,9 +31,13 @@ Recorded::Recorded(const std::filesystem::path& from) : folder(from) {
 
 void Score::add(std::span<const float> got, std::span<const float> wanted, double bar) {
   double squares = 0;
+  double largest = 0;
+  for (const float value : wanted) largest = std::max(largest, std::fabs(double{value}));
+  logits += wanted.size();
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double d = double{got[i]} - double{wanted[i]};
     difference += std::isfinite(d) ? d * d : 1e30;
+    differ += std::fabs(d) <= bar * largest ? 0 : 1;
     squares += double{wanted[i]} * double{wanted[i]};
   }
   reference += squares;

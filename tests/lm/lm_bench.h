@@ -29,6 +29,8 @@ struct Score {
   uint64_t clear = 0;      // rows whose best token has a margin above the bar
   uint64_t top_equal = 0;  // of those, the same token is best
   uint64_t hit_tokens = 0;
+  uint64_t logits = 0;
+  uint64_t differ = 0;  // logits that are off by more than the bar times the largest of their row
   std::string note;
 
   void add(std::span<const float> got, std::span<const float> wanted, double bar);

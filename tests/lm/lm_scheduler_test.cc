@@ -159,6 +159,24 @@ TEST(LmScheduler, SamplesShareTheirPrompt) {
   EXPECT_EQ(texts(way, 3), got);
 }
 
+// Requests that are refused hold no sequence while others fork: the cache has no more of them than run.
+TEST(LmScheduler, SamplesForkWhileOthersAreRefused) {
+  uint64_t preemptions = 0;
+  for (const char* family : {"llama", "qwen3_next"}) {
+    Way way{family, {}, 64, ""};
+    way.kv.max_len = 84;
+    const auto wanted = texts(way, 2);
+    way.kv.pages = fewest_pages(way) + 1;
+    for (const uint32_t most : {3U, 4U, 6U}) {
+      way.kv.max_sequences = most;
+      SchedulerStats stats;
+      EXPECT_EQ(texts(way, 2, &stats), wanted) << family << ", " << most;
+      preemptions += stats.preemptions;
+    }
+  }
+  EXPECT_GT(preemptions, 0U);
+}
+
 TEST(LmScheduler, DraftsChangeNothing) {
   for (const char* family : {"llama", "qwen3_next"}) {
     const auto wanted = texts(one_by_one(family));

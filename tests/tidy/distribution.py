@@ -59,8 +59,8 @@ def dockerfile(tree):
         if step[0] == "COPY":
             for name in step[1].split()[:-1]:
                 must(os.path.exists(os.path.join(tree.source, name)), f"Dockerfile: {name} is not there")
-    built = re.findall(r"--target ((?:quire_\w+ ?)+)", " ".join(runs))
-    wanted = re.findall(r"--target ((?:quire_\w+ ?)+)", tree.text("scripts/demo.sh"))
+    built = re.findall(r"--target ((?:\w+ ?)+)", " ".join(runs))
+    wanted = re.findall(r"--target ((?:\w+ ?)+)", tree.text("scripts/demo.sh"))
     must(built and built[0].split() == wanted[0].split(), "Dockerfile does not build what scripts/demo.sh runs")
     must(steps[-1] == ["CMD", '["scripts/demo.sh"]'], "Dockerfile does not end in the demo")
     programs_of(tree, "Dockerfile", steps[-1][1].strip('[]"'))
