@@ -172,8 +172,9 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
     if (!file.is_string()) throw Error(path.string() + ": the file of " + tensor + " is no string");
     const auto name = file.get<std::string>();
     if (name.empty() || name.find('/') != std::string::npos) {
-      throw Error(path.string() + ": tensor " + tensor + ": '" + name +
-                  "' is no file of this folder");
+      std::string text = path.string();
+      text.append(": tensor ").append(tensor).append(": '").append(name);
+      throw Error(text + "' is no file of this folder");
     }
     files.emplace(tensor, name);
   }

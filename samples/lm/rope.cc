@@ -11,7 +11,7 @@ namespace {
 
 // Two sets of names: rope_parameters of transformers 5, rope_theta and rope_scaling before.
 ModelConfig parameters_of(const ModelConfig& config, std::string_view layer_type) {
-  const ModelConfig rope = config.object("rope_parameters");
+  ModelConfig rope = config.object("rope_parameters");
   if (rope.empty()) return config.object("rope_scaling");
   if (!layer_type.empty() && rope.has(layer_type)) return rope.object(layer_type);
   return rope;

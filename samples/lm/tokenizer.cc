@@ -170,7 +170,9 @@ struct Tokenizer::Impl {
       std::string right_bytes;
       const bool known = names.bytes_of(left, left_bytes) && names.bytes_of(right, right_bytes);
       if (!known || !bpe.add_merge(left_bytes, right_bytes, rank++)) {
-        throw Error("tokenizer.json: merge '" + left + " " + right + "' names no tokens");
+        std::string text = "tokenizer.json: merge '";
+        text.append(left).append(" ").append(right);
+        throw Error(text + "' names no tokens");
       }
     }
   }

@@ -117,7 +117,8 @@ class Lfm2 : public Decoder {
                                                        : config_.size("intermediate_size");
     if (!config_.flag("block_auto_adjust_ff_dim", true)) return stated;
     const double factor = config_.number("block_ffn_dim_multiplier", 1.0F);
-    const auto wanted = static_cast<int64_t>(factor * static_cast<double>(2 * stated / 3));
+    const int64_t part = 2 * stated / 3;
+    const auto wanted = static_cast<int64_t>(factor * static_cast<double>(part));
     const int64_t unit = config_.size("block_multiple_of", 256);
     return (wanted + unit - 1) / unit * unit;
   }
