@@ -35,12 +35,13 @@ void StateFamilies::recurrent_gemma() {
   const uint64_t rows = f_.get("conv1d_width", 4, 2, 1024) - 1;
   const uint64_t visible = f_.need("attention_window_size", kMaxLength);
   const Json* pattern = f_.find("block_types");
-  if (pattern == nullptr || !pattern->is_array() || pattern->empty()) {
+  const size_t types = pattern != nullptr && pattern->is_array() ? pattern->size() : 0;
+  if (types == 0) {
     f_.refuse(invalid("config: block_types must be a list with at least one of \"recurrent\" and \"attention\""));
     return;
   }
   for (uint64_t i = 0; i < count && f_.status.ok(); ++i) {
-    const size_t at = i % pattern->size();
+    const size_t at = i % types;
     const Json& type = (*pattern)[at];
     if (type.is_text("attention")) {
       attention(geometry, QUIRE_LAYER_SLIDING_WINDOW, visible);
