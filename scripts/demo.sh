@@ -22,7 +22,7 @@ cmake --build --preset release -j "$(nproc)" --target quire_engine quire_driver_
 # A fault is caught when the verification counts mismatches and says so; then, and only then, the run succeeds.
 must_be_caught() {
   local fault=$1 out
-  out=$("$engine" "${workload[@]}" --conversations 14 --verify --fault "$fault") || { tail -n 5 <<<"$out"; echo "demo: the fault '$fault' was not noticed" >&2; exit 1; }
+  out=$("$engine" "${workload[@]}" --conversations 8 --verify --rows 2000 --fault "$fault") || { tail -n 5 <<<"$out"; echo "demo: the fault '$fault' was not noticed" >&2; exit 1; }
   grep -qE '^verified [0-9]+ rows, [1-9][0-9]* mismatches$' <<<"$out" || { echo "demo: no mismatch was counted for '$fault'" >&2; exit 1; }
   printf '%-28s %s\n' "$(tail -n 2 <<<"$out" | head -n 1)" "$(tail -n 1 <<<"$out")"
 }
@@ -30,7 +30,7 @@ must_be_caught() {
 echo
 echo "== $engine ${workload[*]:0:4} \\"
 echo "     ${workload[*]:4}"
-echo "== ... --conversations 14 --verify --fault NAME"
+echo "== ... --conversations 8 --verify --rows 2000 --fault NAME"
 must_be_caught swap-block
 must_be_caught stale-state
 must_be_caught other-prefix
@@ -39,8 +39,8 @@ echo "== ... --policy vllm"
 compared=$("$engine" "${workload[@]}" --policy vllm)
 grep -E '^plan|hit tokens  |preemptions' <<<"$compared" | sed 's/ *$//'
 
-echo "== ... --verify"
-printed=$("$engine" "${workload[@]}" --verify) || { echo "$printed"; exit 1; }
+echo "== ... --verify --rows 8000"
+printed=$("$engine" "${workload[@]}" --verify --rows 8000) || { echo "$printed"; exit 1; }
 grep -E '^(model|plan|verified) |^  (served|hit tokens|hand-overs|preemptions|after|across) ' <<<"$printed" | sed 's/ *$//'
 
 echo

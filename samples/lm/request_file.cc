@@ -1,7 +1,9 @@
 #include "request_file.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 
 #include "foreign_json.h"
 #include "lm_error.h"
@@ -10,6 +12,21 @@ namespace lm {
 namespace {
 
 using nlohmann::json;
+
+// A field that is a number, whole if it is kept as one, and within limits. Absent: what it was.
+template <class T>
+void read_number(const json& line, const char* field, int64_t least, int64_t most, T& number) {
+  if (!line.contains(field)) return;
+  const json& value = line[field];
+  const bool is_kind = std::is_integral_v<T> ? value.is_number_integer() : value.is_number();
+  const double read = is_kind ? value.get<double>() : NAN;
+  if (!(read >= static_cast<double>(least) && read <= static_cast<double>(most))) {
+    throw Error(std::string(field) + " is " + value.dump() + ", must be " +
+                (std::is_integral_v<T> ? "a whole number" : "a number") + " from " +
+                std::to_string(least) + " to " + std::to_string(most));
+  }
+  number = value.get<T>();
+}
 
 FileRequest read_request(const json& line, size_t number, const Session& session) {
   static const std::set<std::string> known = {"id",    "after",      "prompt",  "tokens",
@@ -34,11 +51,12 @@ FileRequest read_request(const json& line, size_t number, const Session& session
     made.request.prompt.clear();
   }
   Request& r = made.request;
-  r.max_tokens = std::max(line.value("max_tokens", r.max_tokens), 1U);
-  r.samples = std::max(line.value("samples", r.samples), 1U);
-  r.sampling.temperature = line.value("temperature", r.sampling.temperature);
-  r.sampling.top_k = line.value("top_k", r.sampling.top_k);
-  r.sampling.top_p = line.value("top_p", r.sampling.top_p);
+  // The limits of the command line.
+  read_number(line, "max_tokens", 1, 1 << 20, r.max_tokens);
+  read_number(line, "samples", 1, 1024, r.samples);
+  read_number(line, "temperature", 0, 100, r.sampling.temperature);
+  read_number(line, "top_k", 0, 1 << 30, r.sampling.top_k);
+  read_number(line, "top_p", 0, 1, r.sampling.top_p);
   r.sampling.seed = line.value("seed", r.sampling.seed);
   r.salt = line.value("salt", "");
   return made;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # lm_box.sh GENERATE SOURCE: the model in the box answers in text. The second turn of a long chat resumes from what the first one left;
-# what comes out does not depend on batches, pools, budgets, policies and drafts.
+# what comes out does not depend on batches, pools, budgets, policies and drafts. Bad requests are refused.
 set -eu
 generate=$1 source=$2
 model=$source/samples/lm/box/model
@@ -59,3 +59,16 @@ same small_pool --pool 3MiB --context 4096 --budget 256
 same vllm --policy vllm --pool 64MiB --context 4096
 same drafts --draft "$model" --draft-tokens 3
 echo "the same texts in seven ways of serving"
+
+refused() {  # refused LINE MESSAGE: a request with a field that is out of its limits
+  echo "$1" >"$work/bad"
+  ! "$generate" --model "$model" --requests "$work/bad" --max-tokens 4 >"$work/log" 2>&1 || fail "$1 is served"
+  grep -qF "$2" "$work/log" || fail "$1: the message is $(cat "$work/log")"
+}
+refused '{"prompt": "a", "samples": -1}' 'line 1: samples is -1, must be a whole number from 1 to 1024'
+refused '{"prompt": "a", "samples": 1.5}' 'samples is 1.5, must be a whole number'
+refused '{"prompt": "a", "max_tokens": 0}' 'max_tokens is 0, must be a whole number from 1 to 1048576'
+refused '{"prompt": "a", "temperature": 1e99}' 'temperature is 1e+99, must be a number from 0 to 100'
+refused '{"prompt": "a", "top_p": 1.5}' 'top_p is 1.5, must be a number from 0 to 1'
+refused '{"prompt": "a", "top_k": -5}' 'top_k is -5'
+echo "six requests refused"
