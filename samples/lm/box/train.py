@@ -245,6 +245,7 @@ def main():
     transformers.logging.disable_progress_bar()
     pairs, terms = corpus.pairs()
     if asked.evaluate:
+        torch.set_num_threads(1)  # two wait for each other on a busy machine
         evaluate(asked.evaluate, pairs, terms)
         return 0
     texts = corpus.prose()
