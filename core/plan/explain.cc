@@ -102,6 +102,13 @@ std::vector<std::string> notes_of_padding(const Config& config) {
   return out;
 }
 
+std::string note_of_unused(uint32_t group, double share, uint32_t without, uint32_t stages) {
+  char text[160];
+  std::snprintf(text, sizeof text, "group %u leaves %.2f %% of its pages unused, which is no padding: %u of %u stages have no layer of it",
+                group, 100 * share, without, stages);
+  return text;
+}
+
 std::string explain(const Config& config, const PlanInput& input, const Arrangement& arrangement) {
   std::string out = "{\n  \"policy\": " + quoted(config.policy) + ",\n  \"architecture\": " + quoted(input.model->architecture()) + ",\n";
   out += "  " + field("tensor_parallel", input.tensor_parallel) + ",\n  " + field("pipeline_parallel", input.pipeline_parallel) + ",\n  " +

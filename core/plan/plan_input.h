@@ -116,6 +116,8 @@ struct Planned {
 Result<Planned> plan_with(const PlanInput& input, const std::vector<std::string>& notes);
 // What pads a per cent or more of its pages, and why; a line per group.
 std::vector<std::string> notes_of_padding(const Config& config);
+// A group whose pages hold nothing in `without` of the stages.
+std::string note_of_unused(uint32_t group, double share, uint32_t without, uint32_t stages);
 // Layers whose rows the ops of not every driver with kernels know.
 std::vector<std::string> notes_of_ops(const Config& config);
 // Text as a JSON string.

@@ -448,11 +448,7 @@ class Planner {
       if (without == 0) continue;
       const double share = empty / (empty + pages);
       arranged_.unused_share = std::max(arranged_.unused_share, share);
-      char text[160];
-      std::snprintf(text, sizeof text,
-                    "group %u leaves %.2f %% of its pages unused, which is no padding: %u of %" PRIu64 " stages have no layer of it", g,
-                    100 * share, without, uint64_t{in_.pipeline_parallel});
-      arranged_.notes.emplace_back(text);
+      arranged_.notes.push_back(note_of_unused(g, share, without, in_.pipeline_parallel));
     }
   }
 

@@ -135,10 +135,10 @@ bool is_layer_file(const std::string& json) { return json.find("\"specs\"") != s
 
 namespace {
 
-using Ordered = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Whether a quantization_config, or an hf_quant_config.json, says how keys and values are kept.
-bool says_kv(const Ordered& quantised) {
+bool says_kv(const OrderedJson& quantised) {
   if (!quantised.is_object()) return false;
   for (const char* key : {"kv_cache_scheme", "kv_cache_quant_algo"}) {
     if (quantised.contains(key) && !quantised[key].is_null()) return true;
@@ -147,11 +147,11 @@ bool says_kv(const Ordered& quantised) {
 }
 
 // What the file says of keys and values counts where the config says nothing of them.
-void add_quantisation(const Ordered& quant, Ordered* config) {
+void add_quantisation(const OrderedJson& quant, OrderedJson* config) {
   const bool nested = config->contains("text_config") && (*config)["text_config"].is_object() &&
                       (*config)["text_config"].contains("quantization_config") &&
                       !(*config)["text_config"]["quantization_config"].is_null();
-  Ordered& quantised = nested ? (*config)["text_config"]["quantization_config"] : (*config)["quantization_config"];
+  OrderedJson& quantised = nested ? (*config)["text_config"]["quantization_config"] : (*config)["quantization_config"];
   if (quantised.is_null()) {
     quantised = quant;
   } else if (quantised.is_object() && !says_kv(quantised) && says_kv(quant)) {
@@ -177,12 +177,12 @@ std::string read_model_text(const std::string& path, const std::string& as) {
   if (is_layer_file(text) && as.empty()) return text;
   if (is_layer_file(text)) throw std::invalid_argument("--as " + as + ": '" + path + "' is a layer file, which names no architecture");
   if (nests_too_deep(text)) return text;
-  Ordered config = Ordered::parse(with_words(text), nullptr, false);
+  OrderedJson config = OrderedJson::parse(with_words(text), nullptr, false);
   if (!config.is_object()) return text;  // the library says what is wrong with it
-  if (!as.empty()) config["architectures"] = Ordered::array({as});
+  if (!as.empty()) config["architectures"] = OrderedJson::array({as});
   if (quantised) {
     const std::string other = read_file(base + "hf_quant_config.json");
-    const Ordered quant = nests_too_deep(other) ? Ordered() : Ordered::parse(other, nullptr, false);
+    const OrderedJson quant = nests_too_deep(other) ? OrderedJson() : OrderedJson::parse(other, nullptr, false);
     if (!quant.is_object()) throw std::runtime_error("'" + base + "hf_quant_config.json' is no JSON object");
     add_quantisation(quant, &config);
   }

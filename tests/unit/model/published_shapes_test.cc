@@ -11,7 +11,7 @@ namespace {
 
 using namespace shapes;
 
-const std::string kOfTwo = kHeads + R"("num_hidden_layers": 2, )";
+const std::string kTwoLayers = kHeads + R"("num_hidden_layers": 2, )";
 
 // transformers 5.11 wrote deepseek_sparse_attention for what is indexed_attention since.
 TEST(PublishedShapes, WordsOfThen) {
@@ -25,7 +25,7 @@ TEST(PublishedShapes, WordsOfThen) {
        {" 3 latent 1 x 576", " 2 indexer 1 x 128"}},
       {"HYV4ForCausalLM", latent + types, {" 3 indexer 1 x 128"}},
       {"LlamaForCausalLM",
-       kOfTwo + R"("layer_types": ["deepseek_sparse_attention", "full_attention"])",
+       kTwoLayers + R"("layer_types": ["deepseek_sparse_attention", "full_attention"])",
        {R"(refused: config: layer_types[0] = "deepseek_sparse_attention" is not known for LlamaForCausalLM)"}},
   };
   for (const Case& one : all) expect(one);
@@ -34,13 +34,13 @@ TEST(PublishedShapes, WordsOfThen) {
 // MiniMax's list: 1 is attention, 0 lightning attention, which only the older models have.
 TEST(PublishedShapes, ListsThatNameAttention) {
   const std::vector<Case> all{
-      {"MiniMaxM2ForCausalLM", kOfTwo + R"("attn_type_list": [1, 1])", {" 2 full attention 2 x 64"}},
+      {"MiniMaxM2ForCausalLM", kTwoLayers + R"("attn_type_list": [1, 1])", {" 2 full attention 2 x 64"}},
       {"MiniMaxM2ForCausalLM",
-       kOfTwo + R"("attn_type_list": [1, 0])",
+       kTwoLayers + R"("attn_type_list": [1, 0])",
        {"refused: config: attn_type_list[1] = 0 is not known for MiniMaxM2ForCausalLM"}},
-      {"MiniMaxM2ForCausalLM", kOfTwo + R"("attn_type_list": [1])", {"refused: config: attn_type_list = [...] is not known"}},
-      {"MiniMaxM2ForCausalLM", kOfTwo + R"("attn_type_list": [1, 2])", {"refused: config: attn_type_list[1] = 2 is not known"}},
-      {"MiniMaxText01ForCausalLM", kOfTwo + R"("attn_type_list": [1, 0])", {" 1 full attention 2 x 64", " 1 lightning 8x64x64"}},
+      {"MiniMaxM2ForCausalLM", kTwoLayers + R"("attn_type_list": [1])", {"refused: config: attn_type_list = [...] is not known"}},
+      {"MiniMaxM2ForCausalLM", kTwoLayers + R"("attn_type_list": [1, 2])", {"refused: config: attn_type_list[1] = 2 is not known"}},
+      {"MiniMaxText01ForCausalLM", kTwoLayers + R"("attn_type_list": [1, 0])", {" 1 full attention 2 x 64", " 1 lightning 8x64x64"}},
   };
   for (const Case& one : all) expect(one);
 }
@@ -49,11 +49,11 @@ TEST(PublishedShapes, ListsThatNameAttention) {
 TEST(PublishedShapes, OtherNames) {
   const std::vector<Case> all{
       {"MiniMaxM3ForCausalLM",
-       kOfTwo + R"("num_nextn_predict_layers": 1, "quire_speculative": {}, "sparse_attention_config": {"sparse_index_dim": 128,
+       kTwoLayers + R"("num_nextn_predict_layers": 1, "quire_speculative": {}, "sparse_attention_config": {"sparse_index_dim": 128,
            "sparse_attention_freq": [0, 1]})",
        {"3 layers, 5 caches", " 2 full attention 2 x 64", " 1 indexer 1 x 128", " 1 full attention, draft 2 x 64"}},
       {"Step3p7FlashForCausalLM",
-       kOfTwo + R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "sliding_window": 512,
+       kTwoLayers + R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention"], "sliding_window": 512,
            "num_nextn_predict_layers": 1, "quire_speculative": {})",
        {" 1 full attention 2 x 64", " 1 sliding window 2 x 64 bf16 512 tokens", " 1 sliding window, draft 2 x 64"}},
   };
@@ -105,7 +105,7 @@ TEST(PublishedShapes, NestedConfigsLeaveOut) {
 
 // Gemma 4 as transformers 5 saves it: per_layer_config has what full layers have of their own, nothing where all are alike.
 TEST(PublishedShapes, FullLayersLikeTheOthers) {
-  const std::string gemma = kOfTwo + R"("sliding_window": 512, "num_kv_shared_layers": 0, "layer_types": ["sliding_attention",
+  const std::string gemma = kTwoLayers + R"("sliding_window": 512, "num_kv_shared_layers": 0, "layer_types": ["sliding_attention",
       "full_attention"], )";
   const std::vector<Case> all{
       {"Gemma4ForCausalLM", gemma + R"("per_layer_config": {})", {" 1 sliding window 2 x 64", " 1 full attention 2 x 64"}},
