@@ -57,10 +57,13 @@ fn story() -> Result<()> {
     std::thread::scope(|scope| {
         let scraper = scope.spawn(|| {
             let mut texts = 0;
-            while !over.load(Ordering::Acquire) {
+            loop {
                 let source = MetricsSource { cache: Some(&counts), tiers: Some(&reader), ..MetricsSource::default() };
                 write_metrics(&[source], MetricsFormat::Prometheus)?;
-                texts += 1;
+                texts += 1; // at least once, however late this thread begins
+                if over.load(Ordering::Acquire) {
+                    break;
+                }
                 std::thread::sleep(Duration::from_millis(1));
             }
             Ok::<u32, Error>(texts)
