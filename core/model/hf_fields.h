@@ -20,8 +20,10 @@ namespace quire {
 // readers can ask for all they need and check once, before they build anything.
 class Fields {
  public:
-  // source: stands in front of every message; defaults: an object of what is assumed where `text` leaves a field out.
-  Fields(const Json& root, const Json& text, const char* source = "config: ", const Json* defaults = nullptr)
+  // source: stands in front of every message; defaults: an object of what is assumed where `text`
+  // leaves a field out.
+  Fields(const Json& root, const Json& text, const char* source = "config: ",  //
+         const Json* defaults = nullptr)
       : root_(root), text_(text), source_(source), defaults_(defaults) {}
 
   Status status;
@@ -36,7 +38,9 @@ class Fields {
     return at(key);
   }
   // Whether a reader asked for the field; what it says is left alone.
-  bool asked(std::string_view key) const { return std::find(asked_.begin(), asked_.end(), key) != asked_.end(); }
+  bool asked(std::string_view key) const {  //
+    return std::find(asked_.begin(), asked_.end(), key) != asked_.end();
+  }
   void ask(std::initializer_list<const char*> keys) const {
     for (const char* key : keys) (void)find_stated(key);
   }
@@ -62,15 +66,18 @@ class Fields {
   }
   // What one layer states stands before what all do; nullptr: nothing.
   void at_layer(const Json* overrides) { layer_ = overrides; }
-  // The first of several names, between spaces, that the config states; else that is assumed; the very first where neither is so.
+  // The first of several names, between spaces, that the config states; else that is assumed; the
+  // very first where neither is so.
   std::string spelled(const char* names) const {
     const std::string all = names;
     for (const bool stated : {true, false}) {
-      for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', std::min(all.size(), all.find(' ', at)))) {
+      const auto after = [&](size_t at) { return std::min(all.size(), all.find(' ', at)); };
+      for (size_t at = 0; at < all.size(); at = all.find_first_not_of(' ', after(at))) {
         std::string name = all.substr(at, all.find(' ', at) - at);
         const bool nested = name.find('.') != std::string::npos;
         const char* const key = name.c_str();
-        if (nested ? inside(name) != nullptr : (stated ? find_stated(key) : find(key)) != nullptr) return name;
+        const Json* const value = nested ? inside(name) : stated ? find_stated(key) : find(key);
+        if (value != nullptr) return name;
       }
     }
     return all.substr(0, all.find(' '));
@@ -168,7 +175,8 @@ class Fields {
 
  private:
   const Json* at(const char* key) const {
-    if (layer_ != nullptr && layer_->contains(key)) return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
+    if (layer_ != nullptr && layer_->contains(key))  //
+      return (*layer_)[key].is_null() ? nullptr : layer_->find(key);
     for (const Json* object : {&text_, &root_}) {
       if (object != &text_ && !of_whole(key)) break;
       const Json* found = object->find(key);
@@ -177,7 +185,8 @@ class Fields {
     return nullptr;
   }
   const Json* assumed(const char* key) const {
-    const Json* found = defaults_ == nullptr || text_.contains(key) ? nullptr : defaults_->find(key);
+    const bool lacks = defaults_ != nullptr && !text_.contains(key);
+    const Json* found = lacks ? defaults_->find(key) : nullptr;
     if (found == nullptr) return nullptr;
     std::string use = std::string(key) + " = " + shown(*found);
     if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(std::move(use));

@@ -53,7 +53,8 @@ class DecoderFields {
   uint64_t encoder_tokens();
   uint64_t encoder_beside();
   void refuse_foreign();
-  // What is stated, says something, and was not asked for; nullptr otherwise. Refuses a field that no reader of the class knows.
+  // What is stated, says something, and was not asked for; nullptr otherwise. Refuses a field that
+  // no reader of the class knows.
   const Json* unread(const char* key) const;
   void not_known(const std::string& field, const Json& value);
   void refuse_types();

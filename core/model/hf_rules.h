@@ -91,7 +91,8 @@ std::string architecture_in(const Json& config);
 // The architecture of a model_type; empty = not known.
 std::string_view architecture_of_type(std::string_view model_type);
 
-// What transformers assumes for a nested config of that model_type where a field is left out; an object, or null.
+// What transformers assumes for a nested config of that model_type where a field is left out; an
+// object, or null.
 Json defaults_of(std::string_view model_type);
 
 // How engines call the draft layers that a config of `architecture` describes beside the others; empty = none that is known.
@@ -112,7 +113,8 @@ Result<OpenConfig> open_config(const Json& root, std::string_view as);
 // What was assumed of a config that leaves fields out, in words; empty = nothing.
 std::string note_of_assumed(const OpenConfig& opened, const Fields& fields);
 
-// What root.quire_speculative says is drafted with, behind the layers of `reader`. note: what was assumed of a draft.
+// What root.quire_speculative says is drafted with, after the layers of `reader`. note: what was
+// assumed of a draft.
 Status add_drafts(const Json& root, Reader* reader, std::string* note);
 
 // Whether `name` is one of the words of `names`.

@@ -87,7 +87,8 @@ struct Arrangement {
   std::vector<uint64_t> min_page_bytes;  // by stage
   bool uniform_type = false;             // one group whose lanes differ in size
   std::vector<std::string> notes;
-  double unused_share = 0;         // of a group's pages, in stages that have no layer of it; the worst group
+  // of a group's pages, in stages that have no layer of it; the worst group
+  double unused_share = 0;
   std::string search_json;         // policy auto: every candidate; empty otherwise
   std::vector<double> costs;       // policy auto: of every candidate
   std::shared_ptr<Sizing> sizing;  // policy vllm

@@ -27,7 +27,8 @@ inline int64_t later(int64_t now, double ns) {
 class Tier {
  public:
   // is_peers: it leads to processes that offer what they have.
-  Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons, uint64_t max_store_bytes, bool is_peers);
+  Tier(std::shared_ptr<Connector> connector, std::string name, uint32_t reasons,  //
+       uint64_t max_store_bytes, bool is_peers);
 
   Connector& connector() { return *connector_; }
   const std::string& name() const { return name_; }

@@ -35,7 +35,8 @@ class Fetches {
   // state: borrowed. ns_per_token: of computing a prompt; 0: unknown.
   Fetches(TierState& state, double ns_per_token, uint32_t most);
 
-  Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns, const FetchPeer& peer);
+  Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
+                               int64_t deadline_ns, const FetchPeer& peer);
   Status cancel(quire_fetch_id fetch);
   void ended(uint32_t slot, const quire_completion& end) noexcept;
   // A load of which no copy to a device is on its way any more.

@@ -25,7 +25,8 @@ class Offers {
 
   explicit Offers(TierState& state) : state_(state) {}  // borrowed
 
-  Result<quire_offer> begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t tier);
+  Result<quire_offer> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
+                            uint32_t tier);
   Status info(const OfferHandle& handle, quire_offer_info* info) const;
   Status end(const OfferHandle& handle);
 
@@ -70,7 +71,8 @@ class Offers {
   // Where the sequence can be resumed, so far as it is committed.
   Result<uint64_t> end_of(SequenceId sequence) const;
   Status add_records(SequenceId sequence, std::span<const quire_symbol> symbols, Offer* offer);
-  Status add_record(const TierPart& part, uint32_t number, const HeldRange& range, const PrefixNames& names, Offer* offer);
+  Status add_record(const TierPart& part, uint32_t number, const HeldRange& range,  //
+                    const PrefixNames& names, Offer* offer);
   // Submits what can be submitted now. kFull: the connector takes no more, or enough was summed.
   Submitted start(Offer* offer, uint64_t* summed);
   Submitted submit(Offer* offer, const Record& record);

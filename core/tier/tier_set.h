@@ -47,10 +47,12 @@ class TierSet {
   TierSet(const TierSet&) = delete;
   TierSet& operator=(const TierSet&) = delete;
 
-  Result<quire_fetch_id> fetch_begin(SequenceId sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns,
-                                     const FetchPeer& peer = {});
+  Result<quire_fetch_id> fetch_begin(SequenceId sequence,                    //
+                                     std::span<const quire_symbol> symbols,  //
+                                     int64_t deadline_ns, const FetchPeer& peer = {});
   Status fetch_cancel(quire_fetch_id fetch);
-  Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t tier);
+  Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
+                                  uint32_t tier);
   Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;
   Status offer_end(const OfferHandle& handle);
   uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);

@@ -1,8 +1,8 @@
 // The reader's side: loads, look-ups and removals of objects that peers have.
 //
 // A load asks for stretches of at most 2 MiB. While nothing of it is being received it can end at
-// any moment: what comes for it then is dropped by UCX and written nowhere. Bytes that may be moving
-// are waited for, for 20 ms if the load is given up; then the connection is closed by force.
+// any moment: what comes for it then is dropped by UCX and written nowhere. Bytes that may be
+// moving are waited for, for 20 ms if the load is given up; then the connection is closed by force.
 #pragma once
 
 #include <quire/connector.h>
@@ -21,7 +21,8 @@ class Asking {
  public:
   Asking(const Config& config, Transport* transport, Finish* finish, const Log* log);
 
-  // For a key that is not here. RESOURCE_EXHAUSTED, INVALID_ARGUMENT (the address): it did not begin.
+  // For a key that is not here. RESOURCE_EXHAUSTED, INVALID_ARGUMENT (the address): it did not
+  // begin.
   quire_code load(const TicketRef& ticket, const Key& key, int64_t now);
   quire_code remove(const TicketRef& ticket, const Key& key, int64_t now);
   // For those keys whose size is 0 still.

@@ -1,4 +1,5 @@
-// The way through the runs of a load: stretches that one message asks for, in the order of the runs.
+// The way through the runs of a load: stretches that one message asks for, in the order of the
+// runs.
 #pragma once
 
 #include <quire/connector.h>

@@ -24,7 +24,10 @@ struct ObjectKey {
 
   bool has_handle() const { return handle != Handle(); }
   // 32 zero bytes, which no object has: all objects with the handle.
-  bool names_all() const { return has_handle() && name.size() == kNameBytes && name.find_first_not_of('\0') == std::string::npos; }
+  bool names_all() const {                            //
+    return has_handle() && name.size() == kNameBytes  //
+           && name.find_first_not_of('\0') == std::string::npos;
+  }
 };
 
 struct Key {

@@ -50,13 +50,17 @@ class Offers {
   enum class Put { kTaken, kExisted, kNoRoom };
 
   // copies_bytes: for copies altogether.
-  Offers(uint64_t copies_bytes, int64_t lease_ns) : copies_bytes_(copies_bytes), lease_ns_(lease_ns) {}
+  Offers(uint64_t copies_bytes, int64_t lease_ns)
+      : copies_bytes_(copies_bytes),  //
+        lease_ns_(lease_ns) {}
 
   // Throw std::bad_alloc; then nothing was taken.
-  Put offer(const ObjectKey& key, std::span<const quire_ticket_run> runs, uint64_t bytes, uint64_t ticket, int64_t now);
-  Put copy(const ObjectKey& key, std::span<const quire_ticket_run> runs, uint64_t bytes, int64_t now);
+  Put offer(const ObjectKey& key, std::span<const quire_ticket_run> runs, uint64_t bytes,  //
+            uint64_t ticket, int64_t now);
+  Put copy(const ObjectKey& key, std::span<const quire_ticket_run> runs, uint64_t bytes,  //
+           int64_t now);
 
-  // nullptr: there is none. That a handle is wrong cannot be told from that.
+  // nullptr: there is none. A wrong handle looks the same.
   ObjectRef find(const ObjectKey& key, int64_t now);
   // A copy becomes the youngest.
   void touch(const ObjectRef& object);
@@ -76,7 +80,8 @@ class Offers {
   std::vector<OfferEnd> take_ends() { return std::exchange(ends_, {}); }
 
   // The bytes of a range that lies in the object, at most `most` extents. False: they are more.
-  static bool collect(const Object& object, const Range& range, size_t most, std::vector<plugins::Extent>* out);
+  static bool collect(const Object& object, const Range& range, size_t most,  //
+                      std::vector<plugins::Extent>* out);
   static void gather(const Object& object, const Range& range, uint8_t* to);
 
   int64_t lease_ns() const { return lease_ns_; }

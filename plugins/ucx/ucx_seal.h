@@ -48,11 +48,13 @@ class Replay {
 // One side of a connection after the handshake.
 class Session {
  public:
-  Session(const Mac& own_key, const Mac& key_of_peer) : own_key_(own_key), key_of_peer_(key_of_peer) {}
+  Session(const Mac& own_key, const Mac& key_of_peer)
+      : own_key_(own_key),  //
+        key_of_peer_(key_of_peer) {}
 
   // The message with its counter and the seal.
   Bytes seal(Message* message);
-  // nullopt: it is no message of this session, or it came before.
+  // nullopt: it was not sealed with the key of the peer, or its counter is not a new one.
   std::optional<Message> open(std::span<const uint8_t> bytes);
 
  private:

@@ -55,7 +55,8 @@ class Serving {
   void want(Peer* peer, const Message& message, int64_t now);
   void done(Peer* peer, const Message& message, int64_t now);
   void answer(Peer* peer, uint64_t request, Verdict verdict);
-  bool collect(Peer* peer, const Object& object, const Message& message, uint64_t bytes, Transfer* out);
+  bool collect(Peer* peer, const Object& object, const Message& message, uint64_t bytes,  //
+               Transfer* out);
   void send(Peer* peer, Message* message);
   void lose(Peer* peer, std::string_view why);
   uint32_t lease_ms() const;

@@ -27,8 +27,12 @@ struct Ticket {
   std::string keys;
   std::vector<uint64_t> sizes;  // of a look-up; the caller's are written at the very end
 
-  std::string_view key(uint64_t i = 0) const { return std::string_view(keys).substr(i * fields.key_bytes, fields.key_bytes); }
-  bool is_overdue(int64_t now) const { return fields.deadline_ns != -1 && fields.deadline_ns <= now; }
+  std::string_view key(uint64_t i = 0) const {  //
+    return std::string_view(keys).substr(i * fields.key_bytes, fields.key_bytes);
+  }
+  bool is_overdue(int64_t now) const {  //
+    return fields.deadline_ns != -1 && fields.deadline_ns <= now;
+  }
 };
 using TicketRef = std::shared_ptr<Ticket>;
 

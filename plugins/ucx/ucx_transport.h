@@ -1,5 +1,6 @@
-// Connections over UCX: messages, and bytes by rendezvous. Only one thread calls this. What UCX says
-// in callbacks waits until progress() has returned from it; nothing is done inside of a callback.
+// Connections over UCX: messages, and bytes by rendezvous. Only one thread calls this. What UCX
+// says in callbacks waits until progress() has returned from it; nothing is done inside of a
+// callback.
 //
 // No address of ours is on the wire: bytes are described as lists (IOV), which UCX sends in pieces.
 #pragma once
@@ -125,10 +126,10 @@ class Transport {
 
   static void on_knock(ucp_conn_request_h request, void* own);
   static void on_error(void* link, ucp_ep_h endpoint, ucs_status_t status);
-  static ucs_status_t on_message(void* own, const void* header, size_t header_length, void* data, size_t length,
-                                 const ucp_am_recv_param_t* param);
-  static ucs_status_t on_data(void* own, const void* header, size_t header_length, void* data, size_t length,
-                              const ucp_am_recv_param_t* param);
+  static ucs_status_t on_message(void* own, const void* header, size_t header_length,  //
+                                 void* data, size_t length, const ucp_am_recv_param_t* param);
+  static ucs_status_t on_data(void* own, const void* header, size_t header_length, void* data,  //
+                              size_t length, const ucp_am_recv_param_t* param);
   static void on_sent(void* request, ucs_status_t status, void* transfer);
   static void on_received(void* request, ucs_status_t status, size_t length, void* transfer);
   static void on_closed(void* request, ucs_status_t status, void* link);

@@ -95,9 +95,10 @@ struct FakeStoreOptions {
   bool reorders = false;  // completions are given in random order
   bool waits = false;     // poll sleeps until a ticket ends; with a clock that runs by itself
   bool watches = true;    // compares bytes at submit and at the end
-  // The store is peers: a store under a key and a handle (48 bytes) is an offer. It stays in flight,
-  // and loads read its runs, until a removal without a record's name comes with its handle, or it is
-  // cancelled. What follows the first 48 bytes of a key is the address of a peer, and remembered.
+  // The store is peers: a store under a key and a handle (48 bytes) is an offer. It stays in
+  // flight, and loads read its runs, until a removal without a record's name comes with its handle,
+  // or it is cancelled. What follows the first 48 bytes of a key is the address of a peer, and
+  // remembered.
   bool offers = false;
   Odds odds = {};
 };

@@ -1,5 +1,5 @@
-// lm_bench.h: a recorded model under test: steps of its sequences, and how far their logits are from
-// those that transformers computed (tests/lm/record.py).
+// lm_bench.h: a recorded model under test: steps of its sequences, and how far their logits are
+// from those that transformers computed (tests/lm/record.py).
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,8 @@ struct Recorded {
   std::vector<std::vector<int32_t>> tokens;
   std::vector<lm::Matrix> logits;
   std::vector<std::shared_ptr<const lm::Matrix>> encoder_inputs;  // of models with an encoder
-  size_t shared = 0;                                              // tokens that the first two sequences have in common
+  // tokens that the first two sequences have in common
+  size_t shared = 0;
 };
 
 // What the rows of one case add up to.
@@ -49,7 +50,8 @@ struct Track {
 // A model with a cache of its own for one case.
 class Bench {
  public:
-  Bench(lm::LoadedModel& model, const Recorded& recorded, const lm::KvSettings& settings, double bar)
+  Bench(lm::LoadedModel& model, const Recorded& recorded, const lm::KvSettings& settings,  //
+        double bar)
       : recorded_(recorded), bar_(bar), kv_(model.config, settings), stepper_(kv_, *model.family) {
     kv_.allocate();
   }

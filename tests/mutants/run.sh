@@ -184,7 +184,7 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     file_store)
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       GTEST_FILTER="-*.Killed*:*.StartsWith*:*.CloseSays*" timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
-    zmq_* | fleet_parts | redis_faults | ucx_parts)  # beside the library, which they do not find from here
+    zmq_* | fleet_parts | redis_faults | ucx_parts)  # next to the library, which they do not find from here
       link "$test" "$overlay/$test" "$@" >&2 || return 200
       LD_LIBRARY_PATH=$build/lib timeout 150 "$overlay/$test" >"$overlay/$test.log" 2>&1 ;;
     *)

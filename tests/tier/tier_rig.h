@@ -117,12 +117,15 @@ class Engine {
   }
   // Offers what the sequence has through the first tier, and waits until it can be read.
   quire_offer offer(quire_sequence_id sequence, const Text& text);
-  quire_code try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier = 0);
+  quire_code try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out,  //
+                       std::string* message, uint32_t tier = 0);
   bool is_ready(const quire_offer& offer) const;
   quire_code withdraw(const quire_offer& offer);
   // As begin and fetch, from the peer that offers this.
-  quire_fetch_id begin_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
-  quire_fetch_result fetch_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns = 0);
+  quire_fetch_id begin_from(const quire_offer& offer, quire_sequence_id sequence,  //
+                            const Text& text, int64_t deadline_ns = 0);
+  quire_fetch_result fetch_from(const quire_offer& offer, quire_sequence_id sequence,  //
+                                const Text& text, int64_t deadline_ns = 0);
   // Every byte that computing the token after the committed ones reads is what `text` says.
   void check(quire_sequence_id sequence, const Text& text);
   // Writes rubbish over whatever the pool has free: reading what is not one's own shows.

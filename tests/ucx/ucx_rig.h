@@ -1,5 +1,5 @@
-// For tests of the ucx connector: an owner and a reader in one process, an owner in a process of its
-// own, keys with handles and addresses.
+// For tests of the ucx connector: an owner and a reader in one process, an owner in a process of
+// its own, keys with handles and addresses.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -84,7 +84,8 @@ Model read_model(const std::string& path);
 // JSON whose infinite numbers and NaN, which Python writes, are words.
 std::string with_words(const std::string& text);
 // The text of a config.json or layer file; of a folder, its config.json. What the
-// hf_quant_config.json next to a config.json says of the cache counts where that says nothing. as: the architecture that a config is read
+// hf_quant_config.json next to a config.json says of the cache counts where that says nothing. as:
+// the architecture that a config is read
 // as; empty = its own. Throws std::invalid_argument for a layer file with `as`.
 std::string read_model_text(const std::string& path, const std::string& as);
 Model model_of_text(const std::string& json, const std::string& path);

@@ -205,7 +205,7 @@ typedef struct quire_offer_info {
  *   Groups with a state have it at the committed end only. So, with recurrent layers, commit up to
  *   such a multiple, in the unit of the process that reads, too. A reader computes at least one
  *   token: a prefill process needs no more than all tokens but the last one.
- * The offer is prepared by quire_tiers_run, after the kernels that are queued by now, and ready when
+ * quire_tiers_run prepares the offer, after the kernels that are queued by now. It is ready when
  * quire_offer_get_info says so.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols),

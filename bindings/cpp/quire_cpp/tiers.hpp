@@ -28,22 +28,27 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token. Errors:
   // those of begin_fetch, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no QUIRE_TIER_PEERS).
   Returned<quire_fetch_id> begin_fetch_from(const quire_peer& peer, quire_sequence_id sequence,  //
-                                            std::span<const quire_symbol> symbols, int64_t deadline_ns = 0) const {
+                                            std::span<const quire_symbol> symbols,               //
+                                            int64_t deadline_ns = 0) const {
     return detail::get<quire_fetch_id>(quire_fetch_begin_peer, get(), sequence, symbols.data(),  //
                                        uint64_t{symbols.size()}, deadline_ns, &peer);
   }
   // Offers the committed tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
   // run() prepares the offer. Errors: NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION,
   // RESOURCE_EXHAUSTED, UNIMPLEMENTED.
-  Returned<quire_offer> begin_offer(quire_sequence_id sequence, std::span<const quire_symbol> symbols, uint32_t tier) const {
-    return detail::get<quire_offer>(quire_offer_begin, get(), sequence, symbols.data(), uint64_t{symbols.size()}, tier);
+  Returned<quire_offer> begin_offer(quire_sequence_id sequence,  //
+                                    std::span<const quire_symbol> symbols, uint32_t tier) const {
+    return detail::get<quire_offer>(quire_offer_begin, get(), sequence, symbols.data(),  //
+                                    uint64_t{symbols.size()}, tier);
   }
   // Errors: NOT_FOUND (it has ended).
   Returned<quire_offer_info> offer_info(const quire_offer& offer) const {
     return detail::get<quire_offer_info>(quire_offer_get_info, get(), offer.handle);
   }
   // Errors: NOT_FOUND (it has ended).
-  Returned<void> end_offer(const quire_offer& offer) const { return detail::call(quire_offer_end, get(), offer.handle); }
+  Returned<void> end_offer(const quire_offer& offer) const {  //
+    return detail::call(quire_offer_end, get(), offer.handle);
+  }
   // Errors: NOT_FOUND.
   Returned<void> cancel_fetch(quire_fetch_id fetch) const { return detail::call(quire_fetch_cancel, get(), fetch); }
   // Stores, follows transfers, ends fetches; fetches that have ended go into `to`; returns how
