@@ -112,7 +112,7 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
     return fail(QUIRE_OUT_OF_RANGE, "num_symbols: %zu, the offer is named by %llu", symbols.size(),
                 static_cast<unsigned long long>(wanted));
   }
-  offers_.reserve(offers_.size() + 1);
+  if (offers_.size() == offers_.capacity()) offers_.reserve(2 * offers_.size() + 1);  // what comes last does not fail
   auto offer = std::make_unique<Offer>();
   QUIRE_RETURN_IF_ERROR(random_bytes(offer->handle));
   offer->tier = t;
