@@ -91,7 +91,9 @@ class Fields {
   // Null says something that absence leaves to the default of a class.
   bool stated(const char* key) const { return text_.contains(key); }
   void need_stated(const char* key, const char* must) {
-    if (!stated(key) && assumed(key) == nullptr) refuse(invalid("%s%s is missing; must be %s", source_, key, must));
+    if (!stated(key) && assumed(key) == nullptr)
+      refuse(invalid("%s%s is missing; must be %s",  //
+                     source_, key, must));
   }
 
   uint64_t need(const char* key, uint64_t limit) {

@@ -33,6 +33,7 @@ enum class Clipping : uint8_t {
 // False: there is no such record. ids: scratch.
 bool describe_record(const TierState& state, const HeldRange& range,                     //
                      const PrefixNames& names, const TierPart& part, Clipping clipping,  //
-                     RecordHeader* header, std::vector<PayloadRun>* runs, std::vector<int32_t>* ids);
+                     RecordHeader* header, std::vector<PayloadRun>* runs,                //
+                     std::vector<int32_t>* ids);
 
 }  // namespace quire
