@@ -58,6 +58,7 @@ class OwnerProcess {
 
   const std::string& address() const { return address_; }
   Key key(uint64_t i) const { return ucx_key(i, i + 1, address_); }
+  std::string process() const { return std::to_string(process_); }
   void kill();
   void stop() const;  // returns when it has stopped
   void go_on() const;
