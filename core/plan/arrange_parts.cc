@@ -103,7 +103,12 @@ class PartsArranger {
   Result<std::vector<SearchCandidate>> search(std::vector<SearchGroup>* needs) {
     needs->clear();
     for (const Arrangement::Group& group : out_.groups) needs->push_back(need_of(group));
-    return search_pages(*needs, {in_.page_alignment != 0 ? in_.page_alignment : kPageAlignment, step_});
+    uint64_t memory = 0;
+    if (in_.num_pages == 0 && !in_.memory_bytes.empty()) {
+      const uint64_t least = *std::min_element(in_.memory_bytes.begin(), in_.memory_bytes.end());
+      memory = checked_mul(least, in_.pipeline_parallel).value_or(kMaxSize);
+    }
+    return search_pages(*needs, {in_.page_alignment != 0 ? in_.page_alignment : kPageAlignment, step_, memory});
   }
 
   uint64_t kernel_block_bytes(uint32_t i) const {

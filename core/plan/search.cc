@@ -41,19 +41,23 @@ struct Fit {
 class Search {
  public:
   Search(const std::vector<SearchGroup>& groups, const SearchLimits& limits)
-      : groups_(groups), least_(std::max<uint64_t>(limits.least_step, 1)), page_alignment_(std::max<uint64_t>(limits.page_alignment, 1)) {
+      : groups_(groups), least_(std::max<uint64_t>(limits.least_step, 1)), page_alignment_(std::max<uint64_t>(limits.page_alignment, 1)), memory_(static_cast<double>(limits.memory_bytes)) {
     while (step_ < least_) step_ *= 2;
     stepped_alignment_ = std::lcm(page_alignment_, step_);
   }
 
   Result<std::vector<SearchCandidate>> run() {
     for (const SearchGroup& group : groups_) QUIRE_RETURN_IF_ERROR(list_splits(group));
+    if (memory_ > 0) reference_bytes_ = std::min(reference_bytes_, memory_ / kLeastSequences);
     std::vector<SearchCandidate> out = price_all(kMostStatesPerPage);
     const auto good = [](const SearchCandidate& one) { return one.padding_share < kPaddingLimit; };
-    if (std::none_of(out.begin(), out.end(), good)) out = price_all(kMoreStatesPerPage);
-    std::stable_sort(out.begin(), out.end(), [](const SearchCandidate& a, const SearchCandidate& b) {
-      const bool a_pads = a.padding_share >= kPaddingLimit;
-      const bool b_pads = b.padding_share >= kPaddingLimit;
+    uint64_t most_states = kMostStatesPerPage;
+    if (std::none_of(out.begin(), out.end(), good)) out = price_all(most_states = kMoreStatesPerPage);
+    const bool few = have_few_pages(out);
+    if (few) out = price_all(most_states);
+    std::stable_sort(out.begin(), out.end(), [few](const SearchCandidate& a, const SearchCandidate& b) {
+      const bool a_pads = !few && a.padding_share >= kPaddingLimit;
+      const bool b_pads = !few && b.padding_share >= kPaddingLimit;
       if (a_pads != b_pads) return b_pads;
       return a.cost != b.cost ? a.cost < b.cost : a.page_bytes < b.page_bytes;
     });
@@ -197,7 +201,22 @@ class Search {
     return out;
   }
 
-  static double weigh(double padding) { return padding + std::max(0.0, padding - kPaddingLimit) * kPaddingOverLimit; }
+  // Whether memory has few of the shortest pages that pad little. Then coarse pages waste more than padding does, and padding above the
+  // limit costs less, the fewer there are.
+  bool have_few_pages(const std::vector<SearchCandidate>& all) {
+    uint64_t least = 0;
+    for (const SearchCandidate& one : all) {
+      const uint64_t bytes = std::accumulate(one.stage_page_bytes.begin(), one.stage_page_bytes.end(), uint64_t{0});
+      if (one.padding_share < kPaddingLimit && (least == 0 || bytes < least)) least = bytes;
+    }
+    if (least == 0 || memory_ == 0) return false;
+    const double share = memory_ / static_cast<double>(least) / kManyPages;
+    if (share >= 1) return false;
+    over_limit_ *= share * share;
+    return true;
+  }
+
+  double weigh(double padding) const { return padding + std::max(0.0, padding - kPaddingLimit) * over_limit_; }
 
   static uint32_t runs(const Fit& fit) { return fit.interleaved ? fit.split->lanes : fit.split->lanes * fit.split->layers; }
 
@@ -281,6 +300,8 @@ class Search {
   const std::vector<SearchGroup>& groups_;
   const uint64_t least_;  // bytes that one id counts
   const uint64_t page_alignment_;
+  const double memory_;  // bytes; 0 = unknown
+  double over_limit_ = kPaddingOverLimit;
   uint64_t step_ = 1;  // the next power of two
   uint64_t stepped_alignment_ = 1;
   std::vector<std::vector<Split>> splits_;  // by group, fewest lanes first

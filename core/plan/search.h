@@ -36,11 +36,12 @@ struct SearchChoice {
 // What pages must be. An id counts a common divisor of page and kernel block: where ids are few, it must not be short.
 struct SearchLimits {
   uint64_t page_alignment = kPageAlignment;
-  uint64_t least_step = 1;  // bytes
+  uint64_t least_step = 1;    // bytes
+  uint64_t memory_bytes = 0;  // of one rank, all stages together; 0 = unknown, as if there were plenty
 };
 
 // One page length with the best choice of every group. All costs are shares of the bytes that the sequence of reference would need without
-// any waste, so that they can be added.
+// any waste, so that they can be added. In a small pool the sequence of reference is smaller, so that the memory holds kLeastSequences of it.
 struct SearchCandidate {
   uint64_t page_bytes = 0;        // of the widest stage
   double padding_share = 0;       // of the worst group
@@ -54,8 +55,10 @@ struct SearchCandidate {
 };
 
 // The weights of the costs; public, because explanations quote them.
-inline constexpr double kPaddingLimit = 0.01;    // more than this is taken only where nothing else is left
-inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, beside the share itself
+inline constexpr double kPaddingLimit = 0.01;    // more than this is taken only where nothing else is left, or too coarse
+inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, besides the share itself
+inline constexpr double kManyPages = 1024;       // with fewer, pages are coarse: then padding above the limit costs less
+inline constexpr double kLeastSequences = 128;   // of reference
 inline constexpr double kCostOfColumn = 0.001;   // a table to fill, upload and read in every step
 inline constexpr double kCostOfRun = 0.00001;    // a copy more per block in transfers
 

@@ -20,6 +20,7 @@ Status CheckpointBudget::prepare(uint64_t bytes) {
   // Where everything is states, or age alone decides, there is nothing to share.
   const bool others = std::any_of(facts_.groups.begin(), facts_.groups.end(), [](const GroupFacts& g) { return g.whole && g.grows; });
   if (bytes == 0 && others && !facts_.strict_lru) share_.prepare(facts_.page_bytes * pool_.num_pages(), facts_.page_bytes, boundary);
+  if (others && facts_.learns_places) place_worth_.prepare(static_cast<double>(boundary) / facts_.token_bytes());
   most = std::min(most, budget_ / least);
   checkpoints_ = Checkpoints::create(index_, most, facts_.strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost());
   return {};
@@ -34,8 +35,18 @@ bool CheckpointBudget::has_room(uint64_t bytes) const {
 void CheckpointBudget::lose(NodeId node, uint32_t group) {
   if (!checkpoints_.has(node)) return;  // left over from before a reset
   bytes_ -= facts_.groups[group].state_bytes;
-  if (group == facts_.first_state) share_.went(node, false);
+  if (group == facts_.first_state) {
+    share_.went(node, false);
+    if (checkpoints_.cold(node)) place_worth_.lost();
+  }
   checkpoints_.lose(node, group == facts_.first_state);
+}
+
+uint64_t CheckpointBudget::use(NodeId node) {
+  const bool first = checkpoints_.cold(node);
+  const uint64_t tokens = checkpoints_.use(node);
+  if (first) place_worth_.used(tokens);
+  return tokens;
 }
 
 void CheckpointBudget::set_pinned(PartIndex head, bool pinned) {

@@ -9,6 +9,7 @@
 #include "core/prefix/checkpoints.h"
 #include "core/step/budget_share.h"
 #include "core/step/facts.h"
+#include "core/step/place_worth.h"
 
 namespace quire {
 
@@ -25,6 +26,8 @@ class CheckpointBudget {
   // How many boundaries go at most for one that is kept. A share that shrank is reached in steps.
   uint32_t most_to_give_up() const { return share_.learns() ? 2 : UINT32_MAX; }
   BudgetShare& share() { return share_; }
+  // Whether the next boundary is kept that has its place alone as a reason.
+  bool keeps_for_place() { return pool_.free_pages() > pool_.num_pages() / 16 || place_worth_.keeps_next(); }
   // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
   // not go.
   template <typename May>
@@ -43,7 +46,7 @@ class CheckpointBudget {
   // The boundary goes to make room; its states are lost one by one after this.
   void give_up(NodeId node) { checkpoints_.went(node); }
   // A sequence resumes at the node: the tokens that this spares.
-  uint64_t use(NodeId node) { return checkpoints_.use(node); }
+  uint64_t use(NodeId node);
   // Pins count for the boundary of a block of states; other blocks are none of it.
   void set_pinned(PartIndex head, bool pinned);
   // Nothing that is kept now is found any more.
@@ -91,6 +94,7 @@ class CheckpointBudget {
   const PrefixIndex& index_;
   Checkpoints checkpoints_;
   BudgetShare share_;
+  PlaceWorth place_worth_;
   uint64_t budget_ = 0;                              // bytes, where no share is learned
   uint64_t bytes_ = 0;                               // kept
   uint64_t kept_ = 0, given_up_ = 0, declined_ = 0;  // boundaries

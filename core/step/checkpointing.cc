@@ -6,10 +6,10 @@
 namespace quire {
 
 // A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
-bool Checkpointing::worth_keeping(const Row& row, uint64_t end) const {
+bool Checkpointing::worth_keeping(const Row& row, uint64_t end) {
   if (!facts_.joint.divides(end)) return false;
-  if ((facts_.limits.keep & QUIRE_KEEP_EVERY) != 0 && end % facts_.spacing == 0) return true;
   if (row.kept.has(end)) return true;
+  if ((facts_.limits.keep & QUIRE_KEEP_EVERY) != 0 && end % facts_.spacing == 0 && budget_.keeps_for_place()) return true;
   return end == row.position + row.num_tokens && (facts_.limits.keep & QUIRE_KEEP_CHUNK_END) != 0 && row.num_tokens > 1;
 }
 

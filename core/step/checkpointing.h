@@ -31,7 +31,7 @@ class Checkpointing {
   void publish_states(Step* step, size_t r);
 
  private:
-  bool worth_keeping(const Row& row, uint64_t end) const;
+  bool worth_keeping(const Row& row, uint64_t end);
   bool make_room_to_keep(NodeId node, uint64_t bytes);
   template <typename StateOf>
   bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);

@@ -77,6 +77,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   f.limits = *limits;
   f.limits.max_load_tokens = std::min(f.limits.max_load_tokens, config.max_model_len);
   f.every = every;
+  f.learns_places = !every && options.keep_states == 0 && (options.flags & QUIRE_CACHE_STRICT_LRU) == 0;
   f.config = std::move(plan);
   f.plan_digest = quire::plan_digest(config);
   f.num_groups = static_cast<uint32_t>(config.groups.size());
@@ -145,6 +146,15 @@ Stretch GroupFacts::dead_blocks(uint64_t end) const {
 
 Stretch GroupFacts::passed_blocks(uint64_t end) const {
   return falls ? blocks_before(*this, live.sink_end(end), live.tail_begin(end)) : Stretch{};
+}
+
+double Facts::token_bytes() const {
+  double bytes = 0;
+  for (uint32_t g = 0; g < num_groups; ++g) {
+    if (!groups[g].whole || !groups[g].grows) continue;
+    bytes += static_cast<double>(page_bytes) * plan(g).ids_per_block / plan(g).parts_per_page / groups[g].block_tokens;
+  }
+  return bytes;
 }
 
 uint64_t Facts::writes_per_step() const {

@@ -117,6 +117,7 @@ struct Facts {
   bool strict_lru = false;    // blocks are given up by their last use and nothing else
   bool has_drafts = false;
   bool has_falling = false;  // a group's blocks leave its live range
+  bool learns_places = false;  // whether states are kept at multiples of the spacing
   bool learns_ends = false;  // where the end of a prompt is kept makes a difference
 
   static Result<Facts> make(std::shared_ptr<const Config> config, const quire_cache_options& options);
@@ -131,6 +132,7 @@ struct Facts {
   uint32_t kept_on_the_way() const;
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
+  double token_bytes() const;        // of groups that need everything
   // What the plan serves with these options.
   CacheUse use() const;
   // States of a sequence of `end` tokens that are resident together at most.

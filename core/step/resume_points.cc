@@ -36,8 +36,7 @@ void ResumePoints::set(uint32_t sequence, NodeId node) {
   const std::span<Spared> mine(pages_.data() + most_ * sequence, most_);
   for (uint64_t at = position; at > least; at -= unit, node = index_.parent(node)) {
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-      // A page with several states would keep its other ones, too.
-      if (at <= tail[g] || (facts_.groups[g].state && facts_.plan(g).parts_per_page > 1)) continue;
+      if (at <= tail[g]) continue;
       for (PartIndex p = index_.block_at(node, GroupId(g)); p.value != kNone && count < most_; p = pool_.next_in_block(p)) {
         const PageId page = pool_.page_of(p);
         mine[count++] = Spared{page, pool_.spare(page)};

@@ -283,6 +283,32 @@ TEST(Search, CheapestFirst) {
   EXPECT_EQ(search_pages({states, tokens}, {}).status().code(), QUIRE_OUT_OF_RANGE);
 }
 
+// Three states of 9,728 bytes, two layers of attention with blocks of 8,192: the page of 107,008 bytes pads least.
+TEST(Search, SmallPoolsHaveShortPages) {
+  SearchGroup states;
+  states.is_state = true;
+  states.live_blocks = 2;
+  states.bytes = {std::vector<uint64_t>(3, 9728)};
+  SearchGroup tokens;
+  tokens.live_blocks = 512;
+  tokens.bytes = {{8192}};
+  const auto best = [&](uint64_t memory) {
+    SearchLimits limits;
+    limits.memory_bytes = memory;
+    return search_pages({states, tokens}, limits).value()[0];
+  };
+  EXPECT_EQ(best(0).page_bytes, 107008u);
+  EXPECT_EQ(best(uint64_t{80} << 30).page_bytes, 107008u);
+  EXPECT_LT(best(uint64_t{80} << 30).padding_share, kPaddingLimit);
+  uint64_t last = 107008;
+  for (const uint64_t mib : {128, 64, 32, 16, 8, 4, 2, 1}) {
+    const SearchCandidate one = best(mib << 20);
+    EXPECT_LE(one.page_bytes, last) << mib << " MiB";
+    last = one.page_bytes;
+  }
+  EXPECT_EQ(last, 9728u) << "padding costs less than pages that are a tenth of the pool";
+}
+
 TEST(Search, Spread) {
   EXPECT_EQ(spread({5, 5, 5, 5, 5}, 2), (std::vector<uint32_t>{0, 0, 0, 1, 1}));
   EXPECT_EQ(spread({1, 9, 1, 9}, 2), (std::vector<uint32_t>{0, 0, 1, 1}));
