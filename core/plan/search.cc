@@ -41,7 +41,10 @@ struct Fit {
 class Search {
  public:
   Search(const std::vector<SearchGroup>& groups, const SearchLimits& limits)
-      : groups_(groups), least_(std::max<uint64_t>(limits.least_step, 1)), page_alignment_(std::max<uint64_t>(limits.page_alignment, 1)), memory_(static_cast<double>(limits.memory_bytes)) {
+      : groups_(groups),
+        least_(std::max<uint64_t>(limits.least_step, 1)),
+        page_alignment_(std::max<uint64_t>(limits.page_alignment, 1)),
+        memory_(static_cast<double>(limits.memory_bytes)) {
     while (step_ < least_) step_ *= 2;
     stepped_alignment_ = std::lcm(page_alignment_, step_);
   }

@@ -41,7 +41,8 @@ struct SearchLimits {
 };
 
 // One page length with the best choice of every group. All costs are shares of the bytes that the sequence of reference would need without
-// any waste, so that they can be added. In a small pool the sequence of reference is smaller, so that the memory holds kLeastSequences of it.
+// any waste, so that they can be added. In a small pool the sequence of reference is smaller, so that the memory holds kLeastSequences of
+// it.
 struct SearchCandidate {
   uint64_t page_bytes = 0;        // of the widest stage
   double padding_share = 0;       // of the worst group

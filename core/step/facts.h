@@ -116,9 +116,9 @@ struct Facts {
   bool fine = false;          // hits may end inside blocks
   bool strict_lru = false;    // blocks are given up by their last use and nothing else
   bool has_drafts = false;
-  bool has_falling = false;  // a group's blocks leave its live range
+  bool has_falling = false;    // a group's blocks leave its live range
   bool learns_places = false;  // whether states are kept at multiples of the spacing
-  bool learns_ends = false;  // where the end of a prompt is kept makes a difference
+  bool learns_ends = false;    // where the end of a prompt is kept makes a difference
 
   static Result<Facts> make(std::shared_ptr<const Config> config, const quire_cache_options& options);
 

@@ -1,5 +1,5 @@
-// Method: policy auto next to policy vllm in the same bytes, in pools that hold a few conversations of a small hybrid model. Sums over sizes
-// of the pool and traces: in one pool of a few pages the order of requests decides as much as the plan.
+// Method: policy auto next to policy vllm in the same bytes, in pools that hold a few conversations of a small hybrid model. Sums over
+// sizes of the pool and traces: in one pool of a few pages the order of requests decides as much as the plan.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -60,7 +60,9 @@ typedef struct quire_cache_options {
    * - Above 0: rounded up to the boundary grid. A chunk ends at every multiple, so a small interval
    *   makes many short chunks.
    * - 0: the plan's interval, checkpoint_interval of quire_group_info. A chunk ends at the last of
-   *   its multiples only.
+   *   its multiples only. If states kept at such multiples for no other reason are evicted unused,
+   *   only one in eight is kept, until they are used again or much of the pool is free. Not with
+   *   keep_states or QUIRE_CACHE_STRICT_LRU.
    * - 0, and the plan has none (policies vllm and pack:N): every boundary at which a row ends. A
    *   chunk ends at its last boundary. */
   uint64_t checkpoint_interval;
