@@ -2,7 +2,7 @@
 """serve.py GENERATE: the model in the box answers questions about quire, in text.
 
 A chat of 3,000 tokens: its next turns and a branch resume from what the turns before them left. Then a crowd of conversations
-with branches and samples, in a pool with room and in one without, as two policies plan them in the same bytes. All ways of
+with branches and samples, in pools with more room and less, as two policies plan them in the same bytes. All ways of
 serving must give the same texts. GENERATE is quire_generate.
 """
 import json
@@ -19,7 +19,7 @@ BOX = pathlib.Path(__file__).resolve().parent
 GLOSSARY = BOX.parents[2] / 'docs/glossary.md'
 MAX_TOKENS = 60
 CONVERSATIONS, TURNS = 10, 4
-POOLS = ('32MiB', '1536KiB')
+POOLS = ('32MiB', '4MiB', '1536KiB')
 POLICIES = ('auto', 'vllm')
 LATER = re.compile(r'\d+\.[1-9b]')  # ids of the crowd: all but first turns
 
@@ -100,7 +100,7 @@ def compare(generate):
     print(f'{CONVERSATIONS} conversations of {TURNS} turns, each with a branch into 2 samples')
 
     def line(name, values):
-        print(f'  {name:<34}' + ''.join(f'{value:>13}' for value in values))
+        print(f'  {name:<34}' + ''.join(f'{value:>10}' for value in values))
     line('policy', [run.all['policy'] for run in runs])
     line('pool', [f"{run.all['pool_bytes'] / 2**20:.1f} MiB" for run in runs])
     line('prompt tokens hit', [f"{run.all['hit_tokens']:,}" for run in runs])
@@ -109,7 +109,7 @@ def compare(generate):
     line('first token of first turns, median', [run.first_token_ms(False) for run in runs])
     line('first token of later turns, median', [run.first_token_ms(True) for run in runs])
     line('tokens generated per second', [f"{run.all['decode_tokens'] / run.all['seconds']:,.0f}" for run in runs])
-    print(f'{len(runs[0].rows)} texts, the same in all four')
+    print(f'{len(runs[0].rows)} texts, the same in all six')
 
 
 def main():
