@@ -7,7 +7,7 @@ function(engine_test name)
 endfunction()
 
 set(small --conversations 10 --turns 3 --open 5 --batch 5 --layers 4 --rows 2000)
-set(tight ${small} --pool 900K)
+set(tight ${small} --pool 860K)
 set(models ${PROJECT_SOURCE_DIR}/samples/models)
 engine_test(verify ${tight} --verify --check 7)
 engine_test(own_memory ${tight} --verify --memory engine)
