@@ -1,6 +1,5 @@
 /* router_main.c: sends each prompt to a worker that computes it, and then with what that one offers
  * to a worker that decodes. A worker that died or is late costs its requests a second try. */
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +11,21 @@
 #include "workload.h"
 
 enum { MOST_WORKERS = 64, TICK_MS = 20, OFFER_BYTES = 384 };
+enum { FETCHED, RECOMPUTED, ROWS, WRONG, COUNTS };
 enum stage { WAITING, PREFILLING, OFFERED, DECODING, ANSWERED };
 
+typedef unsigned long long number;
 typedef struct worker {
   wire wire;
   int is_decode;
-  uint64_t slots; /* 0 = it has not greeted yet */
-  uint64_t open;  /* requests that it has */
-  int is_late;    /* it gets no more until it says something */
+  number slots; /* 0 = it has not greeted yet */
+  number open;  /* requests that it has */
+  int is_late;  /* it gets no more until it says something */
 } worker;
 
 typedef struct request {
   enum stage stage;
-  uint64_t id; /* of this try */
+  number id; /* of this try */
   worker* at;
   double since;
   char offer[OFFER_BYTES]; /* "ADDRESS HANDLE END" */
@@ -33,138 +34,110 @@ typedef struct request {
 static worker workers[MOST_WORKERS];
 static request* requests;
 static workload work;
-static uint64_t tries, again, died, answered, multiple = 1, unit;
-static uint64_t from_peers, recomputed, rows, mismatches;
-static double patience = 3;
-
-static request* find(const worker* w, uint64_t id) {
-  for (uint32_t i = 0; i < work.count; ++i)
-    if (requests[i].at == w && requests[i].id == id) return &requests[i];
-  return NULL; /* an earlier try: it came too late */
-}
+static const char usage[] = "quire_pd_router HOST:PORT WORKERS PATIENCE_MS SECONDS -- WORKLOAD\n";
+static number unit, greetings, tries, again, answered, counts[COUNTS];
 
 static void move(request* r, enum stage stage) {
+  again += stage == WAITING;
   r->stage = stage;
   r->at = NULL;
 }
 
 static void lose(worker* w) {
-  for (uint32_t i = 0; i < work.count; ++i) {
-    if (requests[i].at != w) continue;
-    move(&requests[i], WAITING);
-    ++again;
-  }
-  died += w->slots != 0;
+  for (request* r = requests; r < requests + work.count; ++r)
+    if (r->at == w) move(r, WAITING);
   wire_close(&w->wire);
-  w->slots = w->open = 0;
-  w->is_late = 0;
+  *w = (worker){.wire.fd = -1};
 }
 
 static int greeted(worker* w, char* line) {
   w->is_decode = strcmp(wire_word(&line), "decode") == 0;
   w->slots = wire_number(&line);
-  uint64_t other = wire_number(&line), x = multiple, y = other;
-  for (uint64_t rest; y != 0; x = y, y = rest) rest = x % y;
-  uint64_t units = wire_number(&line);
-  if (w->slots == 0 || other == 0) return complain("a worker greets wrongly");
-  if (unit != 0 && unit != units)
-    return complain("workers have units of %" PRIu64 " and %" PRIu64
-                    " tokens: give all the same --unit",
-                    unit, units);
-  multiple = multiple / x * other;
-  unit = units;
+  number tokens = wire_number(&line);
+  if (unit == 0) unit = tokens;
+  if (unit == 0 || unit != tokens) return complain("all workers need the same --unit");
+  ++greetings;
   return ENGINE_OK;
 }
 
 static int take(worker* w, char* line) {
   const char* verb = wire_word(&line);
+  request* r = requests;
   if (strcmp(verb, "hello") == 0) return greeted(w, line);
-  request* r = find(w, wire_number(&line));
+  number id = wire_number(&line);
+  while (r < requests + work.count && (r->at != w || r->id != id)) ++r;
+  int is_late = r == requests + work.count; /* somebody else has it now */
   w->is_late = 0;
   --w->open;
   if (strcmp(verb, "offered") == 0) {
-    if (r == NULL) return ENGINE_OK;
-    (void)snprintf(r->offer, sizeof r->offer, "%s", line);
+    if (is_late) return ENGINE_OK; /* its lease ends the offer */
     move(r, OFFERED);
-    return ENGINE_OK;
+    return snprintf(r->offer, sizeof r->offer, "%s", line) > 0 ? ENGINE_OK : ENGINE_FAILED;
   }
-  from_peers += wire_number(&line);
-  recomputed += wire_number(&line);
-  rows += wire_number(&line);
-  mismatches += wire_number(&line);
-  if (r == NULL) return ENGINE_OK;
+  for (int i = 0; i < COUNTS; ++i) counts[i] += wire_number(&line);
+  if (is_late) return ENGINE_OK;
   move(r, ANSWERED);
-  if (++answered % 10 == 0) (void)printf("answered %" PRIu64 " of %u\n", answered, work.count);
+  if (++answered % 10 == 0) (void)printf("answered %llu of %u\n", answered, work.count);
   return ENGINE_OK;
 }
 
-static worker* choose(int is_decode) {
-  worker* best = NULL;
-  for (worker* w = workers; w < workers + MOST_WORKERS; ++w)
-    if (w->is_decode == is_decode && !w->is_late && w->open < w->slots &&
-        (best == NULL || w->open < best->open))
-      best = w;
-  return best;
-}
-
-static int is_up(int is_decode) { /* how many may answer */
-  int n = 0;
+/* Slots of the workers that may answer. */
+static number slots_of(int is_decode) {
+  number n = 0;
   for (const worker* w = workers; w < workers + MOST_WORKERS; ++w)
-    n += w->slots != 0 && w->is_decode == is_decode && !w->is_late;
+    n += w->is_decode == is_decode && !w->is_late ? w->slots : 0;
   return n;
 }
 
-/* "prefill ID TENANT END N SYMBOLS", or "decode ID TENANT OUTPUT ADDRESS HANDLE END N SYMBOLS". */
-static void send_to(worker* w, request* r) {
+/* Sends it to the worker that has the fewest, if one has a free slot. */
+static void send_on(request* r, int is_decode) {
   const work_request* q = &work.requests[r - requests];
-  size_t capacity = OFFER_BYTES + 128 + (size_t)q->prompt_len * 11;
-  char* line = claim_memory(capacity, 1, "a line");
-  uint64_t end = (q->prompt_len - 1) / multiple * multiple;
-  if (line == NULL) return;
+  worker* to = NULL;
+  char* line = NULL;
+  size_t bytes = 0;
+  for (worker* w = workers; w < workers + MOST_WORKERS; ++w)
+    if (w->is_decode == is_decode && !w->is_late && w->open < w->slots &&
+        (to == NULL || w->open < to->open))
+      to = w;
+  FILE* out = to == NULL ? NULL : open_memstream(&line, &bytes);
+  if (out == NULL) return;
   r->id = ++tries;
-  r->at = w;
+  r->at = to;
   r->since = seconds_now();
-  r->stage = w->is_decode ? DECODING : PREFILLING;
-  ++w->open;
-  int n = w->is_decode
-              ? snprintf(line, capacity, "decode %" PRIu64 " %u %u %s", r->id, q->salt,
-                         q->output_len, r->offer)
-              : snprintf(line, capacity, "prefill %" PRIu64 " %u %" PRIu64, r->id, q->salt, end);
-  n += snprintf(line + n, capacity - (size_t)n, " %u", q->prompt_len);
-  for (uint32_t i = 0; i < q->prompt_len; ++i)
-    n += snprintf(line + n, capacity - (size_t)n, " %u", q->symbols[i]);
-  line[n++] = '\n';
-  if (!wire_send(&w->wire, line, (size_t)n)) lose(w);
+  r->stage = is_decode ? DECODING : PREFILLING;
+  ++to->open;
+  (void)fprintf(out, is_decode ? "decode" : "prefill");
+  (void)fprintf(out, " %llu %u %u ", r->id, q->salt, q->prompt_len);
+  if (is_decode) (void)fprintf(out, "%u %s", q->output_len, r->offer);
+  if (!is_decode) (void)fprintf(out, "%llu", (q->prompt_len - 1) / unit * unit);
+  for (uint32_t i = 0; i < q->prompt_len; ++i) (void)fprintf(out, " %u", q->symbols[i]);
+  if (fputc('\n', out) == EOF || fclose(out) != 0 || !wire_send(&to->wire, line, bytes)) lose(to);
   free(line);
 }
 
-/* Whom nobody can compute for now, the worker that decodes computes itself. */
-static void offer_nothing(request* r) {
-  uint64_t end = (work.requests[r - requests].prompt_len - 1) / multiple * multiple;
-  (void)snprintf(r->offer, sizeof r->offer, "- - %" PRIu64, end);
+static void offer_nothing(request* r, uint32_t prompt) {
+  (void)snprintf(r->offer, sizeof r->offer, "- - %llu", (prompt - 1) / unit * unit);
   move(r, OFFERED);
 }
 
-static void advance(request* r) {
-  const work_request* q = &work.requests[r - requests];
-  if (r->at != NULL && seconds_now() - r->since > patience) { /* it is stopped, or slow */
-    r->at->is_late = 1;
-    ++again;
-    if (r->stage == PREFILLING)
-      offer_nothing(r);
-    else
-      move(r, WAITING);
-  }
-  if (r->stage == WAITING && (q->after == NO_REQUEST || requests[q->after].stage == ANSWERED)) {
-    worker* w = choose(0);
-    if (!is_up(0) || q->prompt_len <= multiple)
-      offer_nothing(r);
-    else if (w != NULL)
-      send_to(w, r);
-  }
-  if (r->stage == OFFERED) {
-    worker* w = choose(1);
-    if (w != NULL) send_to(w, r);
+static void advance(double patience) {
+  number ahead = 0; /* offers hold blocks: no more of them than can be read at once */
+  for (const request* r = requests; r < requests + work.count; ++r)
+    ahead += r->stage == PREFILLING || r->stage == OFFERED;
+  for (request* r = requests; r < requests + work.count; ++r) {
+    const work_request* q = &work.requests[r - requests];
+    if (r->at != NULL && seconds_now() - r->since > patience) { /* it is stopped, or slow */
+      r->at->is_late = 1;
+      if (r->stage == DECODING) move(r, WAITING);
+      if (r->stage == PREFILLING) offer_nothing(r, q->prompt_len);
+    }
+    int is_next = q->after == NO_REQUEST || requests[q->after].stage == ANSWERED;
+    if (r->stage == WAITING && is_next && ahead < slots_of(1)) {
+      ++ahead;
+      if (slots_of(0) == 0 || q->prompt_len <= unit) offer_nothing(r, q->prompt_len);
+      if (r->stage == WAITING) send_on(r, 0);
+    }
+    if (r->stage == OFFERED) send_on(r, 1);
   }
 }
 
@@ -176,66 +149,50 @@ static int listen_round(int listener) {
     sockets[i] = (struct pollfd){.fd = workers[i].wire.fd, .events = POLLIN};
   sockets[MOST_WORKERS] = (struct pollfd){.fd = listener, .events = POLLIN};
   if (poll(sockets, MOST_WORKERS + 1, TICK_MS) < 0) return ENGINE_OK;
-  for (int i = 0; i < MOST_WORKERS && rc == ENGINE_OK; ++i) {
-    worker* w = &workers[i];
-    if (w->wire.fd < 0 && (sockets[MOST_WORKERS].revents & POLLIN) != 0) {
+  for (worker* w = workers; w < workers + MOST_WORKERS && rc == ENGINE_OK; ++w) {
+    if (w->wire.fd < 0 && sockets[MOST_WORKERS].revents != 0) {
       wire_open(&w->wire, accept(listener, NULL, NULL));
       sockets[MOST_WORKERS].revents = 0;
-    } else if (sockets[i].revents != 0) {
+    } else if (sockets[w - workers].revents != 0) {
       int is_there = wire_receive(&w->wire, 0);
-      for (char* line = wire_line(&w->wire); line != NULL && rc == ENGINE_OK;
-           line = wire_line(&w->wire))
-        rc = take(w, line);
+      for (char* l = wire_line(&w->wire); l != NULL && rc == ENGINE_OK; l = wire_line(&w->wire))
+        rc = take(w, l);
       if (!is_there) lose(w);
     }
   }
   return rc;
 }
 
-static int run(int listener, int prefill, int decode, double seconds) {
-  double begin = seconds_now();
-  int is_begun = 0;
-  while (answered < work.count) {
-    int rc = listen_round(listener);
-    if (rc != ENGINE_OK) return rc;
-    is_begun |= is_up(0) >= prefill && is_up(1) >= decode;
-    for (uint32_t i = 0; i < work.count && is_begun; ++i) advance(&requests[i]);
-    if (seconds_now() - begin > seconds) break;
-  }
-  (void)printf("%" PRIu64 " requests answered, %" PRIu64 " lost, %" PRIu64 " sent again; %" PRIu64
-               " workers died\n",
-               answered, work.count - answered, again, died);
-  (void)printf("%" PRIu64 " tokens came from peers\n", from_peers);
-  (void)printf("verified %" PRIu64 " rows, %" PRIu64 " mismatches, %" PRIu64 " recomputed\n", rows,
-               mismatches, recomputed);
-  if (mismatches != 0) return ENGINE_MISMATCH;
-  if (answered < work.count)
-    return complain("%" PRIu64 " requests were not answered in time", work.count - answered);
-  return from_peers != 0 && rows != 0 ? ENGINE_OK : complain("nothing moved between processes");
+static int report(void) {
+  number lost = work.count - answered;
+  (void)printf(
+      "%llu requests answered, %llu lost, %llu sent again; %llu tokens from peers\nverified %llu "
+      "rows, %llu mismatches, %llu recomputed\n",
+      answered, lost, again, counts[FETCHED], counts[ROWS], counts[WRONG], counts[RECOMPUTED]);
+  if (counts[WRONG] != 0) return ENGINE_MISMATCH;
+  if (lost != 0) return complain("not all requests were answered in time");
+  return counts[FETCHED] != 0 ? ENGINE_OK : complain("nothing moved between processes");
 }
 
 int main(int argc, char** argv) {
   engine_options options;
   int done = 0;
-  unsigned port = 0;
-  if (argc < 7 || strcmp(argv[6], "--") != 0) {
-    (void)fputs(
-        "usage: quire_pd_router HOST:PORT PREFILL DECODE PATIENCE_MS SECONDS -- options of "
-        "quire_engine\n",
-        stderr);
-    return ENGINE_USAGE;
-  }
-  int rc = options_parse(&options, argc - 6, argv + 6, &done);
+  if (argc < 6 || strcmp(argv[5], "--") != 0)
+    return fputs(usage, stderr) < 0 ? ENGINE_FAILED : ENGINE_USAGE;
+  double patience = strtod(argv[3], NULL) / 1000, end = seconds_now() + strtod(argv[4], NULL);
+  int rc = options_parse(&options, argc - 5, argv + 5, &done);
   work.max_len = (uint32_t)options.max_len;
   if (rc == ENGINE_OK) rc = workload_converse(&work, &options);
-  patience = strtod(argv[4], NULL) / 1000;
   requests = claim_memory(work.count, sizeof *requests, "requests");
   for (int i = 0; i < MOST_WORKERS; ++i) workers[i].wire.fd = -1;
-  int listener = rc == ENGINE_OK && requests != NULL ? wire_listen(argv[1], &port) : -1;
+  int listener = rc == ENGINE_OK && requests != NULL ? wire_listen(argv[1]) : -1;
   if (listener < 0) return rc != ENGINE_OK ? rc : ENGINE_FAILED;
   (void)setvbuf(stdout, NULL, _IOLBF, 0);
-  (void)printf("port %u, %u requests\n", port, work.count);
-  rc = run(listener, atoi(argv[2]), atoi(argv[3]), strtod(argv[5], NULL));
+  while (rc == ENGINE_OK && answered < work.count && seconds_now() < end) {
+    rc = listen_round(listener);
+    if (greetings >= strtoull(argv[2], NULL, 10)) advance(patience);
+  }
+  if (rc == ENGINE_OK) rc = report();
   for (worker* w = workers; w < workers + MOST_WORKERS; ++w) wire_close(&w->wire); /* they end */
   workload_free(&work);
   free(requests);

@@ -41,7 +41,7 @@ static int open_socket(const char* address, int is_listener) {
   return -1;
 }
 
-int wire_listen(const char* address, unsigned* port) {
+int wire_listen(const char* address) {
   struct sockaddr_storage bound = {0};
   socklen_t size = sizeof bound;
   int fd = open_socket(address, 1);
@@ -51,8 +51,10 @@ int wire_listen(const char* address, unsigned* port) {
     (void)close(fd);
     return -1;
   }
-  *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6*)&bound)->sin6_port
-                                            : ((struct sockaddr_in*)&bound)->sin_port);
+  (void)printf("port %u\n",
+               ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6*)&bound)->sin6_port
+                                                 : ((struct sockaddr_in*)&bound)->sin_port));
+  (void)fflush(stdout);
   return fd;
 }
 

@@ -11,9 +11,9 @@ typedef struct wire {
   size_t taken; /* of these: lines that were given out */
 } wire;
 
-/* address: HOST:PORT in numbers; port 0 takes a free one, which *port gets. Both complain and
- * return a socket, or -1. */
-int wire_listen(const char* address, unsigned* port);
+/* address: HOST:PORT in numbers. Both complain and return a socket, or -1. wire_listen prints the
+ * port: 0 takes a free one. */
+int wire_listen(const char* address);
 int wire_connect(const char* address);
 void wire_open(wire* w, int fd);
 void wire_close(wire* w);

@@ -132,29 +132,14 @@ static void close_worker(worker* w) {
   wire_close(&w->router);
 }
 
-static uint64_t common_multiple(uint64_t a, uint64_t b) {
-  uint64_t x = a;
-  for (uint64_t y = b; y != 0;) {
-    uint64_t rest = x % y;
-    x = y;
-    y = rest;
-  }
-  return a / x * b;
-}
-
-/* What the router has to know: where this worker's groups can all resume, and the unit, which must
- * be the same everywhere. */
+/* The unit must be the same everywhere: the records of another one are not found. */
 static int greet(worker* w, const char* router) {
   char line[128];
-  uint64_t multiple = 1;
   int fd = wire_connect(router);
   if (fd < 0) return ENGINE_FAILED;
   wire_open(&w->router, fd);
-  for (uint32_t g = 0; g < w->rig.info.num_groups; ++g)
-    multiple = common_multiple(multiple, w->rig.groups[g].block_tokens);
-  int n =
-      snprintf(line, sizeof line, "hello %s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-               w->is_decode ? "decode" : "prefill", w->slots, multiple, w->rig.rack.unit_tokens);
+  int n = snprintf(line, sizeof line, "hello %s %" PRIu64 " %" PRIu64 "\n",
+                   w->is_decode ? "decode" : "prefill", w->slots, w->rig.rack.unit_tokens);
   return wire_send(&w->router, line, (size_t)n) ? ENGINE_OK
                                                 : complain("%s does not listen", router);
 }

@@ -84,6 +84,7 @@ int worker_take(worker* w, char* line) {
     return complain("the router says '%s', with %" PRIu64 " slots here", verb, w->slots);
   j->id = wire_number(&line);
   uint64_t tenant = wire_number(&line);
+  uint64_t prompt = wire_number(&line);
   uint32_t output = 0;
   if (w->is_decode) {
     output = (uint32_t)wire_number(&line);
@@ -94,7 +95,6 @@ int worker_take(worker* w, char* line) {
   } else {
     j->end = (uint32_t)wire_number(&line);
   }
-  uint64_t prompt = wire_number(&line);
   if (prompt == 0 || prompt + output > w->geo.max_len || j->end > prompt)
     return complain("the router asks for %" PRIu64 " + %u tokens", prompt, output);
   int rc = open_job(w, j, tenant, output, (uint32_t)prompt, line);
