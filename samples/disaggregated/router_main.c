@@ -20,14 +20,14 @@ typedef struct worker {
   int is_decode;
   number slots; /* 0 = it has not greeted yet */
   number open;  /* requests that it has */
-  int is_late;  /* it gets no more until it says something */
+  double heard; /* when it said something */
+  int is_late;  /* it gets no more until it does so again */
 } worker;
 
 typedef struct request {
   enum stage stage;
   number id; /* of this try */
   worker* at;
-  double since;
   char offer[OFFER_BYTES]; /* "ADDRESS HANDLE END" */
 } request;
 
@@ -43,9 +43,12 @@ static void move(request* r, enum stage stage) {
   r->at = NULL;
 }
 
-static void lose(worker* w) {
+/* Its requests go elsewhere: its socket was closed, or it is stopped. */
+static void lose(worker* w, int is_dead) {
   for (request* r = requests; r < requests + work.count; ++r)
     if (r->at == w) move(r, WAITING);
+  w->is_late = 1;
+  if (!is_dead) return;
   wire_close(&w->wire);
   *w = (worker){.wire.fd = -1};
 }
@@ -63,11 +66,13 @@ static int greeted(worker* w, char* line) {
 static int take(worker* w, char* line) {
   const char* verb = wire_word(&line);
   request* r = requests;
+  w->heard = seconds_now();
+  w->is_late = 0;
+  if (strcmp(verb, "alive") == 0) return ENGINE_OK;
   if (strcmp(verb, "hello") == 0) return greeted(w, line);
   number id = wire_number(&line);
   while (r < requests + work.count && (r->at != w || r->id != id)) ++r;
   int is_late = r == requests + work.count; /* somebody else has it now */
-  w->is_late = 0;
   --w->open;
   if (strcmp(verb, "offered") == 0) {
     if (is_late) return ENGINE_OK; /* its lease ends the offer */
@@ -103,7 +108,6 @@ static void send_on(request* r, int is_decode) {
   if (out == NULL) return;
   r->id = ++tries;
   r->at = to;
-  r->since = seconds_now();
   r->stage = is_decode ? DECODING : PREFILLING;
   ++to->open;
   (void)fprintf(out, is_decode ? "decode" : "prefill");
@@ -111,31 +115,28 @@ static void send_on(request* r, int is_decode) {
   if (is_decode) (void)fprintf(out, "%u %s", q->output_len, r->offer);
   if (!is_decode) (void)fprintf(out, "%llu", (q->prompt_len - 1) / unit * unit);
   for (uint32_t i = 0; i < q->prompt_len; ++i) (void)fprintf(out, " %u", q->symbols[i]);
-  if (fputc('\n', out) == EOF || fclose(out) != 0 || !wire_send(&to->wire, line, bytes)) lose(to);
+  if (fputc('\n', out) == EOF || fclose(out) != 0 || !wire_send(&to->wire, line, bytes))
+    lose(to, 1);
   free(line);
-}
-
-static void offer_nothing(request* r, uint32_t prompt) {
-  (void)snprintf(r->offer, sizeof r->offer, "- - %llu", (prompt - 1) / unit * unit);
-  move(r, OFFERED);
 }
 
 static void advance(double patience) {
   number ahead = 0; /* offers hold blocks: no more of them than can be read at once */
+  for (worker* w = workers; w < workers + MOST_WORKERS; ++w)
+    if (w->slots != 0 && seconds_now() - w->heard > patience) lose(w, 0);
   for (const request* r = requests; r < requests + work.count; ++r)
     ahead += r->stage == PREFILLING || r->stage == OFFERED;
   for (request* r = requests; r < requests + work.count; ++r) {
     const work_request* q = &work.requests[r - requests];
-    if (r->at != NULL && seconds_now() - r->since > patience) { /* it is stopped, or slow */
-      r->at->is_late = 1;
-      if (r->stage == DECODING) move(r, WAITING);
-      if (r->stage == PREFILLING) offer_nothing(r, q->prompt_len);
-    }
     int is_next = q->after == NO_REQUEST || requests[q->after].stage == ANSWERED;
     if (r->stage == WAITING && is_next && ahead < slots_of(1)) {
       ++ahead;
-      if (slots_of(0) == 0 || q->prompt_len <= unit) offer_nothing(r, q->prompt_len);
-      if (r->stage == WAITING) send_on(r, 0);
+      if (slots_of(0) == 0 || q->prompt_len <= unit) { /* the decode worker computes it */
+        (void)snprintf(r->offer, sizeof r->offer, "- - %llu", (q->prompt_len - 1) / unit * unit);
+        move(r, OFFERED);
+      } else {
+        send_on(r, 0);
+      }
     }
     if (r->stage == OFFERED) send_on(r, 1);
   }
@@ -157,7 +158,7 @@ static int listen_round(int listener) {
       int is_there = wire_receive(&w->wire, 0);
       for (char* l = wire_line(&w->wire); l != NULL && rc == ENGINE_OK; l = wire_line(&w->wire))
         rc = take(w, l);
-      if (!is_there) lose(w);
+      if (!is_there) lose(w, 1);
     }
   }
   return rc;

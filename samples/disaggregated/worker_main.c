@@ -10,6 +10,8 @@
 
 enum { MOST_SETTINGS = 1024, IDLE_MS = 5 };
 
+#define ALIVE_SECONDS 0.1
+
 static const char usage[] =
     "usage: quire_pd_worker prefill|decode --router HOST:PORT [options] [-- options of "
     "quire_engine]\n"
@@ -147,8 +149,13 @@ static int greet(worker* w, const char* router) {
 /* Until the router closes the connection. */
 static int serve(worker* w) {
   int did = 0;
+  double said = seconds_now();
   for (;;) {
     int rc = ENGINE_OK;
+    if (seconds_now() - said > ALIVE_SECONDS) {
+      if (!wire_send(&w->router, "alive\n", 6)) return ENGINE_OK;
+      said = seconds_now();
+    }
     if (!wire_receive(&w->router, did ? 0 : IDLE_MS)) return ENGINE_OK;
     for (char* line = wire_line(&w->router); line != NULL && rc == ENGINE_OK;
          line = wire_line(&w->router))
