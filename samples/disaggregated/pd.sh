@@ -11,12 +11,13 @@ work=$(mktemp -d "$PWD/pd.XXXXXX")
 router='' pids=()
 trap 'for pid in "$router" "${pids[@]}"; do [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; done; rm -rf "$work"' EXIT
 fail() { cat "$work"/*.log 2>/dev/null; echo "FAILED: $*"; exit 1; }
-number() { [ ! -f "$work/router.log" ] || sed -nE "s/(.*[^0-9])?([0-9]+) $1.*/\2/p" "$work/router.log" | tail -1; }
+number() { sed -nE "s/(.*[^0-9])?([0-9]+) $1.*/\2/p" "$work/router.log" | tail -1; }
 
 model=()
 start_router() { # WORKERS
   pids=()
   rm -f "$work"/*.log
+  : >"$work/router.log"
   "$bin/quire_pd_router" 127.0.0.1:0 "$1" 20000 25 -- --conversations 12 --turns 3 ${model[@]+"${model[@]}"} >"$work/router.log" 2>&1 &
   router=$!
   for _ in {1..200}; do grep -q ^port "$work/router.log" && break; sleep 0.05; done

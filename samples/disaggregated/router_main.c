@@ -131,12 +131,11 @@ static void advance(double patience) {
     int is_next = q->after == NO_REQUEST || requests[q->after].stage == ANSWERED;
     if (r->stage == WAITING && is_next && ahead < slots_of(1)) {
       ++ahead;
-      if (slots_of(0) == 0 || q->prompt_len <= unit) { /* the decode worker computes it */
-        (void)snprintf(r->offer, sizeof r->offer, "- - %llu", (q->prompt_len - 1) / unit * unit);
-        move(r, OFFERED);
-      } else {
+      (void)snprintf(r->offer, sizeof r->offer, "- - %llu", (q->prompt_len - 1) / unit * unit);
+      if (slots_of(0) != 0 && q->prompt_len > unit)
         send_on(r, 0);
-      }
+      else
+        move(r, OFFERED); /* the decode worker computes all of it */
     }
     if (r->stage == OFFERED) send_on(r, 1);
   }
