@@ -9,7 +9,7 @@ set -eu
 packages="
 g++ cmake ninja-build pkg-config
 nlohmann-json3-dev libspdlog-dev libdlpack-dev libxxhash-dev libssl-dev libcli11-dev libffi-dev
-libgtest-dev libbenchmark-dev zlib1g-dev liburing-dev libhiredis-dev redis-server libucx-dev libzmq3-dev libcivetweb-dev
+libgtest-dev libbenchmark-dev zlib1g-dev iproute2 liburing-dev libhiredis-dev redis-server libucx-dev libzmq3-dev libcivetweb-dev
 libdnnl-dev libpcre2-dev
 clang libclang-rt-dev clang-format clang-tidy doxygen python3-numpy python3-cffi python3-prometheus-client python3-pycparser abigail-tools
 "

@@ -76,6 +76,7 @@ static const option_row rows[] = {
     {"--pages", OPTION_NUMBER, AT(pages), 2, (uint64_t)1 << 31, "N",
      "pages of the pool, instead of --pool"},
     {"--policy", OPTION_TEXT, AT(policy), 0, 0, "NAME", "planning policy: vllm, pack:N, auto"},
+    {"--block", OPTION_NUMBER, AT(block), 1, 65536, "N", "tokens of a block of attention groups"},
     {"--layout", OPTION_TEXT, AT(layout), 0, 0, "LETTERS", "order of letters, e.g. BPJKTHD"},
     {"--no-reuse", OPTION_FLAG, AT(no_reuse), 0, 0, "", "no prefix reuse"},
     {"Tiers", OPTION_HEADING, 0, 0, 0, "", ""},

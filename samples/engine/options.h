@@ -37,11 +37,13 @@ typedef struct engine_options {
   uint64_t pool_bytes;
   uint64_t pages;
   const char* policy;
+  uint64_t block; /* tokens of a block of attention groups; 0 = 16 */
   const char* layout;
   int64_t no_reuse;
   /* tiers: the nearest first */
   const char* tiers[MOST_TIERS]; /* NAME:SETTINGS */
   uint64_t num_tiers;
+  uint64_t peers;    /* bit i: tier i leads to other processes; set by samples/disaggregated */
   uint64_t unit;     /* tokens that are stored together; 0 = chosen */
   uint64_t token_ns; /* to compute a token of a prompt; 0 = all that is found is fetched */
   /* schedule */

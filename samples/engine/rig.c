@@ -34,6 +34,7 @@ static int open_config(rig* r, const engine_options* o, const geometry* geo) {
   quire_plan_options plan = {.struct_size = sizeof plan};
   plan.policy = text_of(o->policy);
   plan.layout = text_of(o->layout);
+  plan.block_tokens = (uint32_t)o->block;
   plan.memory_bytes = &o->pool_bytes;
   plan.num_memory_bytes = o->pages == 0 ? 1 : 0;
   plan.num_pages = o->pages;

@@ -119,6 +119,10 @@ int tiers_open(rig* r, const engine_options* o, const geometry* geo) {
     if (rc != ENGINE_OK) return rc;
     tiers[i].connector = rack->connectors[i];
     tiers[i].name = (quire_str){rack->names[i], strlen(rack->names[i])};
+    if ((o->peers >> i & 1u) != 0) {
+      tiers[i].flags = QUIRE_TIER_PEERS;
+      continue;
+    }
     /* What is complete is written at once, to disk as well: a process that is killed, or a sequence
      * that never ends, has then left all it computed. */
     tiers[i].reasons = QUIRE_UNIT_COMMITTED;

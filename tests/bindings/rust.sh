@@ -13,7 +13,7 @@ oldest=$(command -v /usr/bin/cargo || command -v cargo) ||
 newest=$(command -v cargo)
 
 rm -rf "$work/prefix"
-for component in library dev static driver_cpu driver_null connector_null connector_host; do
+for component in library dev static driver_cpu driver_null connector_null connector_host connector_ucx; do
   "$cmake" --install "$build" --prefix "$work/prefix" --component $component >"$work/log" || { cat "$work/log"; exit 1; }
 done
 lib=$(dirname "$(find "$work/prefix" -name libquire.so)")
@@ -61,6 +61,23 @@ if QUIRE_DRIVER=cpu "$work/target/debug/engine" fault >"$work/log"; then
   exit 1
 fi
 echo "samples/rust: five stories and an engine print what is expected, with the drivers cpu, null and none, and refuse what is no name"
+
+# Two processes, one sequence.
+if [ -n "$(find "$work/prefix" -name libquire_connector_ucx.so)" ]; then
+  for fault in "" fault; do
+    ended=0 wrong=0
+    [ -z "$fault" ] || ended=1 wrong=20
+    code=0
+    # shellcheck disable=SC2086
+    QUIRE_DRIVER=cpu "$work/target/debug/disaggregated" $fault >"$work/log" 2>&1 || code=$?
+    [ $code -eq $ended ] || say "disaggregated $fault"
+    printf '%s\n' "prefill: computed 299 tokens, offers 288" "decode: Done, 288 tokens came" \
+      "decode: verified 20 rows, $wrong mismatches" "prefill: the offer has ended" | diff - "$work/log" || say "disaggregated $fault"
+  done
+  echo "samples/rust/disaggregated: a prompt moves to another process, and a wrong row is noticed there"
+else
+  echo "samples/rust/disaggregated is not run: the connector ucx is not built"
+fi
 
 # The Rust code of docs/in-your-engine.md, all blocks one behind the other, run by engine_guide.rs.
 mkdir -p "$work/guide/src"
