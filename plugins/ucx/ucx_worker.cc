@@ -48,7 +48,7 @@ void Worker::turn() {
   bool is_busy = false;
   for (int i = 0; i < kProgresses; ++i) {
     is_busy = transport_.progress(this);
-    if (!is_busy) break;
+    if (!is_busy || log_.now() - now_ >= kTurn) break;
   }
   now_ = log_.now();
   begin_some();

@@ -29,7 +29,7 @@ struct Figures {
   std::atomic<bool> is_full{false};
 };
 
-class Worker final : public Finish, public Transport::Events {
+class Worker final : public Finish, public Events {
  public:
   Worker(const Config& config, Tickets* tickets, const Log* log);
 
@@ -38,7 +38,7 @@ class Worker final : public Finish, public Transport::Events {
   // Until the tickets are closed. Nothing touches the memory of a ticket afterwards.
   void run();
   const Figures& figures() const { return figures_; }
-  int fd() const { return transport_.fd(); }
+  void leave_in_child() { transport_.leave_in_child(); }
 
  private:
   void turn();

@@ -1,4 +1,4 @@
-#include "plugins/ucx/ucx_transport.h"
+#include "plugins/ucx/ucx_fabric.h"
 
 #include <arpa/inet.h>
 
@@ -34,7 +34,7 @@ ucp_request_param_t host_list(uint64_t more) {
 
 }  // namespace
 
-Outcome Transport::open() {
+Outcome Fabric::open() {
   const Quiet quiet(&log_);
   if (Outcome outcome = open_context(); !outcome.ok()) return outcome;
   if (Outcome outcome = open_worker(); !outcome.ok()) return outcome;
@@ -42,7 +42,7 @@ Outcome Transport::open() {
 }
 
 // What the environment says of these is not taken: the transports decide what is safe.
-Outcome Transport::open_context() {
+Outcome Fabric::open_context() {
   ucp_config_t* raw = nullptr;
   if (const auto status = ucp_config_read(nullptr, nullptr, &raw); status != UCS_OK) {
     return {QUIRE_INTERNAL, 0, "UCX has no configuration: " + text_of(status)};
@@ -70,7 +70,7 @@ Outcome Transport::open_context() {
   return {};
 }
 
-Outcome Transport::open_worker() {
+Outcome Fabric::open_worker() {
   ucp_worker_params_t params = {};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SINGLE;
@@ -93,7 +93,7 @@ Outcome Transport::open_worker() {
   return {};
 }
 
-Outcome Transport::listen() {
+Outcome Fabric::listen() {
   ucp_listener_params_t params = {};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
   params.sockaddr.addr = reinterpret_cast<const sockaddr*>(&config_.listen->storage);
@@ -112,23 +112,22 @@ Outcome Transport::listen() {
   return {};
 }
 
-Transport::~Transport() {
+Fabric::~Fabric() {
   const Quiet quiet(&log_);
   for (const Arrival& arrival : arrivals_) {
     if (arrival.waiting != nullptr) ucp_am_data_release(worker_, arrival.waiting);
   }
   if (listener_ != nullptr) {
-    for (const Knock knock : knocks_) ucp_listener_reject(listener_, knock);
+    for (ucp_conn_request_h knock : knocks_) ucp_listener_reject(listener_, knock);
     ucp_listener_destroy(listener_);
   }
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
-  while (ends_ != nullptr) delete std::exchange(ends_, ends_->next);
   if (ucx_ != nullptr) ucp_cleanup(ucx_);
 }
 
-bool Transport::progress(Events* events) {
+bool Fabric::progress(Events* events) {
   const unsigned happened = ucp_worker_progress(worker_);
-  take_ends(events);  // a peer has sent its messages after it took what ended
+  ends_.take(events);  // a peer has sent its messages after it took what ended
   // Handlers may cause further events; those of now are taken first.
   for (Arrival& arrival : std::exchange(arrivals_, {})) {
     if (arrival.link->is_closed) {
@@ -138,59 +137,47 @@ bool Transport::progress(Events* events) {
       drop(&arrival);
     }
   }
-  take_ends(events);
+  ends_.take(events);
   if (any_lost_) take_lost(events);
-  for (const Knock knock : std::exchange(knocks_, {})) events->knocked(knock);
+  for (ucp_conn_request_h knock : std::exchange(knocks_, {})) events->knocked({knock, -1});
   if (any_closed_ && arrivals_.empty()) forget_closed();
-  return happened != 0 || ends_ != nullptr;
+  return happened != 0 || !ends_.empty();
 }
 
-void Transport::take_ends(Events* events) {
-  while (ends_ != nullptr) {
-    std::unique_ptr<Transfer> transfer(std::exchange(ends_, ends_->next));
-    --transfer->link->in_flight;
-    if (transfer->is_message) {
-      --transfer->link->unsent;
-    } else {
-      events->ended(std::move(transfer));
-    }
-  }
-}
-
-void Transport::take_lost(Events* events) {
+void Fabric::take_lost(Events* events) {
   for (size_t i = 0; i < links_.size(); ++i) {
-    Link* const link = links_[i].get();
+    FabricLink* const link = links_[i].get();
     if (link->is_lost && !link->is_closed) events->lost(link);
     if (link->is_lost) close(link);
   }
   any_lost_ = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->is_lost && !link->is_closed; });
 }
 
-void Transport::forget_closed() {
+void Fabric::forget_closed() {
   std::erase_if(links_, [](const auto& link) { return link->is_closed && link->closing == nullptr && link->in_flight == 0; });
   any_closed_ = std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->is_closed; });
 }
 
-bool Transport::arm() { return ends_ == nullptr && arrivals_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
+bool Fabric::arm() { return ends_.empty() && arrivals_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
 
 // ---- Connections ----
 
-Link* Transport::add(ucp_ep_params_t params) {
-  auto link = std::make_unique<Link>();
-  link->transport = this;
+FabricLink* Fabric::add(ucp_ep_params_t params) {
+  auto link = std::make_unique<FabricLink>();
+  link->medium = link->fabric = this;
   links_.reserve(links_.size() + 1);
   params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_error;
   params.err_handler.arg = link.get();
   if (ucp_ep_create(worker_, &params, &link->endpoint) != UCS_OK) return nullptr;
-  Link* const own = link.get();
+  FabricLink* const own = link.get();
   links_.push_back(std::move(link));
   by_endpoint_.emplace(own->endpoint, own);
   return own;
 }
 
-Link* Transport::connect(const Address& address) {
+Link* Fabric::connect(const Address& address) {
   ucp_ep_params_t params = {};
   params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
   params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
@@ -199,45 +186,46 @@ Link* Transport::connect(const Address& address) {
   return add(params);
 }
 
-Link* Transport::accept(Knock knock) {
+Link* Fabric::accept(ucp_conn_request_h request) {
   ucp_ep_params_t params = {};
   params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
-  params.conn_request = knock;
+  params.conn_request = request;
   Link* const link = add(params);
   if (link != nullptr) link->is_served = true;
   return link;
 }
 
-void Transport::reject(Knock knock) { ucp_listener_reject(listener_, knock); }
+void Fabric::reject(ucp_conn_request_h request) { ucp_listener_reject(listener_, request); }
 
-void Transport::close(Link* link) {
+void Fabric::close(Link* link) {
   if (link->is_closed) return;
   link->is_closed = true;
   any_closed_ = true;
-  by_endpoint_.erase(link->endpoint);
+  auto* const own = static_cast<FabricLink*>(link);
+  by_endpoint_.erase(own->endpoint);
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
   param.cb.send = on_closed;
-  param.user_data = link;
-  void* const request = ucp_ep_close_nbx(link->endpoint, &param);
-  if (UCS_PTR_IS_PTR(request)) link->closing = request;
+  param.user_data = own;
+  void* const request = ucp_ep_close_nbx(own->endpoint, &param);
+  if (UCS_PTR_IS_PTR(request)) own->closing = request;
 }
 
-void Transport::on_closed(void* request, ucs_status_t /*status*/, void* link) {
-  static_cast<Link*>(link)->closing = nullptr;
+void Fabric::on_closed(void* request, ucs_status_t /*status*/, void* link) {
+  static_cast<FabricLink*>(link)->closing = nullptr;
   ucp_request_free(request);
 }
 
-void Transport::on_error(void* link, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-  auto* const own = static_cast<Link*>(link);
+void Fabric::on_error(void* link, ucp_ep_h /*endpoint*/, ucs_status_t status) {
+  auto* const own = static_cast<FabricLink*>(link);
   own->is_lost = true;
   own->why = ucs_status_string(status);
-  own->transport->any_lost_ = true;
+  own->fabric->any_lost_ = true;
 }
 
-void Transport::on_knock(ucp_conn_request_h request, void* own) {
-  auto* const self = static_cast<Transport*>(own);
+void Fabric::on_knock(ucp_conn_request_h request, void* own) {
+  auto* const self = static_cast<Fabric*>(own);
   try {
     if (self->knocks_.size() < kMostKnocks) return self->knocks_.push_back(request);
   } catch (const std::bad_alloc&) {  // as if there were too many
@@ -247,7 +235,7 @@ void Transport::on_knock(ucp_conn_request_h request, void* own) {
 
 // ---- Bytes ----
 
-bool Transport::send(Link* link, Bytes message) {
+bool Fabric::send(Link* link, Bytes message) {
   if (link->unsent >= kMostUnsent) return false;
   auto transfer = std::make_unique<Transfer>();
   transfer->link = link;
@@ -258,12 +246,12 @@ bool Transport::send(Link* link, Bytes message) {
   return true;
 }
 
-void Transport::send(Link* link, std::unique_ptr<Transfer> transfer) {
+void Fabric::send(Link* link, std::unique_ptr<Transfer> transfer) {
   transfer->link = link;
   post(std::move(transfer), host_list(UCP_OP_ATTR_FIELD_FLAGS), kDataId);
 }
 
-void Transport::post(std::unique_ptr<Transfer> transfer, const ucp_request_param_t& base, unsigned id) {
+void Fabric::post(std::unique_ptr<Transfer> transfer, const ucp_request_param_t& base, unsigned id) {
   Transfer* const own = transfer.release();
   ++own->link->in_flight;
   ucp_request_param_t param = base;
@@ -281,11 +269,12 @@ void Transport::post(std::unique_ptr<Transfer> transfer, const ucp_request_param
     from = own->places.data();
     count = own->places.size();
   }
-  void* const request = ucp_am_send_nbx(own->link->endpoint, id, own->header.data(), own->header.size(), from, count, &param);
-  if (!UCS_PTR_IS_PTR(request)) finish(own, UCS_PTR_STATUS(request));
+  void* const request =
+      ucp_am_send_nbx(static_cast<FabricLink*>(own->link)->endpoint, id, own->header.data(), own->header.size(), from, count, &param);
+  if (!UCS_PTR_IS_PTR(request)) ends_.add(own, UCS_PTR_STATUS(request));
 }
 
-void Transport::receive(Link* link, Arrival* arrival, std::unique_ptr<Transfer> transfer) {
+void Fabric::receive(Link* link, Arrival* arrival, std::unique_ptr<Transfer> transfer) {
   transfer->link = link;
   Transfer* const own = transfer.release();
   ++link->in_flight;
@@ -298,42 +287,37 @@ void Transport::receive(Link* link, Arrival* arrival, std::unique_ptr<Transfer> 
   if (UCS_PTR_IS_PTR(request)) {
     own->request = request;
   } else {
-    finish(own, UCS_PTR_STATUS(request));
+    ends_.add(own, UCS_PTR_STATUS(request));
   }
 }
 
-void Transport::drop(Arrival* arrival) {
+void Fabric::drop(Arrival* arrival) {
   if (arrival->waiting != nullptr) ucp_am_data_release(worker_, std::exchange(arrival->waiting, nullptr));
 }
 
-void Transport::finish(Transfer* transfer, ucs_status_t status) {
-  transfer->status = status;
-  transfer->next = std::exchange(ends_, transfer);
-}
-
-void Transport::on_sent(void* request, ucs_status_t status, void* transfer) {
+void Fabric::on_sent(void* request, ucs_status_t status, void* transfer) {
   auto* const own = static_cast<Transfer*>(transfer);
   ucp_request_free(request);
-  own->link->transport->finish(own, status);
+  static_cast<FabricLink*>(own->link)->fabric->ends_.add(own, status);
 }
 
-void Transport::on_received(void* request, ucs_status_t status, size_t length, void* transfer) {
+void Fabric::on_received(void* request, ucs_status_t status, size_t length, void* transfer) {
   auto* const own = static_cast<Transfer*>(transfer);
   ucp_request_free(request);
   if (status == UCS_OK && length != own->bytes) status = UCS_ERR_MESSAGE_TRUNCATED;
-  own->link->transport->finish(own, status);
+  static_cast<FabricLink*>(own->link)->fabric->ends_.add(own, status);
 }
 
-Link* Transport::link_of(const ucp_am_recv_param_t* param) {
+FabricLink* Fabric::link_of(const ucp_am_recv_param_t* param) {
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return nullptr;
   const auto found = by_endpoint_.find(param->reply_ep);
   return found != by_endpoint_.end() ? found->second : nullptr;
 }
 
-ucs_status_t Transport::on_message(void* own, const void* /*header*/, size_t header_length, void* data, size_t length,
-                                   const ucp_am_recv_param_t* param) {
-  auto* const self = static_cast<Transport*>(own);
-  Link* const link = self->link_of(param);
+ucs_status_t Fabric::on_message(void* own, const void* /*header*/, size_t header_length, void* data, size_t length,
+                                const ucp_am_recv_param_t* param) {
+  auto* const self = static_cast<Fabric*>(own);
+  FabricLink* const link = self->link_of(param);
   if (link == nullptr) return UCS_OK;
   try {
     const bool is_right = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && header_length == 0 && length <= kMostMessage;
@@ -353,10 +337,10 @@ ucs_status_t Transport::on_message(void* own, const void* /*header*/, size_t hea
   return UCS_OK;
 }
 
-ucs_status_t Transport::on_data(void* own, const void* header, size_t header_length, void* data, size_t length,
-                                const ucp_am_recv_param_t* param) {
-  auto* const self = static_cast<Transport*>(own);
-  Link* const link = self->link_of(param);
+ucs_status_t Fabric::on_data(void* own, const void* header, size_t header_length, void* data, size_t length,
+                             const ucp_am_recv_param_t* param) {
+  auto* const self = static_cast<Fabric*>(own);
+  FabricLink* const link = self->link_of(param);
   if (link == nullptr) return UCS_OK;
   const bool waits = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   try {
