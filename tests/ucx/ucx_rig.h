@@ -18,8 +18,22 @@ namespace quire::kit {
 
 Subject ucx_subject();
 
-// The settings of a test: trusted unless a secret is named, then further fields with a comma before
-// them.
+// "off": over UCX; "auto": over shared memory, as all is in one host. What ucx_config() says, also in
+// processes that begin afterwards.
+std::string& same_host();
+
+// Tests that run both ways.
+class UcxWays : public testing::TestWithParam<const char*> {
+ protected:
+  UcxWays() { same_host() = GetParam(); }
+  ~UcxWays() override { same_host() = "off"; }
+  static bool is_near() { return same_host() == "auto"; }
+};
+std::string name_of_way(const testing::TestParamInfo<const char*>& way);
+#define QUIRE_UCX_WAYS(suite) INSTANTIATE_TEST_SUITE_P(, suite, testing::Values("off", "auto"), name_of_way)
+
+// The settings of a test: trusted unless a secret is named, same_host(), then further fields with a
+// comma before them.
 std::string ucx_config(const std::string& fields = "", const std::string& secret_file = "");
 
 // 32 bytes of a name, a handle (0: none) and an address.
