@@ -72,6 +72,8 @@ class Near final : public Medium {
   bool progress(Events* events);
   // Whether the thread may sleep until fd() is readable.
   bool arm() const { return ends_.empty() && !any_lost_ && !can_send(); }
+  // Bytes are on the way.
+  bool is_streaming() const;
   // No descriptors are left for peers: the thread asks again soon.
   bool is_full() const { return is_full_; }
 

@@ -136,6 +136,10 @@ bool Near::can_send() const {
   return std::any_of(links_.begin(), links_.end(), [](const auto& link) { return can_send(*link); });
 }
 
+bool Near::is_streaming() const {
+  return std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->receiving != nullptr || link->is_begun; });
+}
+
 bool Near::send_some(NearLink* link) {
   try {
     for (int i = 0; i < kSlotsOfTurn && can_send(*link); ++i) {

@@ -8,7 +8,7 @@
 namespace quire::ucx {
 
 inline constexpr uint32_t kSlots = 8;
-inline constexpr uint64_t kSlotBytes = uint64_t{128} << 10;
+inline constexpr uint64_t kSlotBytes = uint64_t{256} << 10;
 inline constexpr uint64_t kRingBytes = kSlots * kSlotBytes;
 
 class Ring {

@@ -35,6 +35,8 @@ class Transport {
   // Whether the thread may sleep until the descriptor is readable, or for a millisecond while
   // is_closing(): what is waited for then does not make it readable.
   bool arm() { return (!near_ || near_->arm()) && fabric_.arm(); }
+  // Bytes are on the way from or to a process of this host.
+  bool is_streaming() const { return near_ && near_->is_streaming(); }
   bool is_closing() const { return fabric_.is_closing() || (near_ && near_->is_full()); }
 
   // nullptr: it failed at once. may_be_near: over shared memory if the peer is in this host.

@@ -71,6 +71,7 @@ class Worker final : public Finish, public Events {
   Asking asking_;
   Figures figures_;
   int64_t now_ = 0;
+  int64_t patience_end_ = 0;
   std::set<std::pair<int64_t, uint64_t>> deadlines_;  // with numbers of tickets
   std::unordered_map<uint64_t, TicketRef> offered_;   // stores that have not ended
   std::list<TicketRef> fresh_;

@@ -52,7 +52,7 @@ TEST_P(UcxKills, AnOwnerThatDiesIsNoticed) {
     OwnerProcess owner(kObjects, kBytes);
     Loads loads(owner);
     ASSERT_EQ(reader.submit(loads.batch), kObjects);
-    std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 120'000)));
+    std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, is_near() ? 15'000 : 120'000)));
     const auto killed = Clock::now();
     owner.kill();
     const auto dead = Clock::now();
