@@ -1,8 +1,8 @@
-// Connections between processes of one host: messages at a Unix socket that keeps their borders, and
-// bytes in memory that the owner makes and the reader may only read. The owner copies an object's
-// bytes into a slot and says how many they are; the reader copies them to where they belong and
-// gives the slot back. So each writes its own memory only, and what is given up ends at once. A
-// process that dies takes its socket with it.
+// Connections between processes of one host: messages at a Unix socket that keeps their borders,
+// and bytes in memory that the owner makes and the reader may only read. The owner copies an
+// object's bytes into a slot and says how many they are; the reader copies them to where they
+// belong and gives the slot back. So each writes its own memory only, and what is given up ends at
+// once. A process that dies takes its socket with it.
 //
 // Packets, each with its kind as the first byte:
 //   message                  of ucx_wire.h

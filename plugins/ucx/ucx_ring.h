@@ -1,5 +1,5 @@
-// Memory of an owner and a reader in one host. It has bytes of objects and nothing else: how much of
-// which slot is filled is said at the socket, so nothing that is read here decides anything.
+// Memory of an owner and a reader in one host. It has bytes of objects and nothing else: how much
+// of which slot is filled is said at the socket, so nothing that is read here decides anything.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ class Ring {
 
   // The owner's. Its descriptor, for the reader; -1: there is no memory, or errno says why.
   int make();
-  // The reader's, which can read only. The descriptor stays the caller's. Its size can never change,
-  // or else it is refused: the kernel would end a process that reads what its peer has cut off.
+  // The reader's, which can read only. The descriptor stays the caller's. Its size can never
+  // change, or else it is refused: the kernel would end a process that reads what its peer has cut
+  // off.
   // nullptr, or why it is refused.
   const char* take(int fd);
 

@@ -18,8 +18,8 @@ namespace quire::kit {
 
 Subject ucx_subject();
 
-// "off": over UCX; "auto": over shared memory, as all is in one host. What ucx_config() says, also in
-// processes that begin afterwards.
+// "off": over UCX; "auto": over shared memory, as all is in one host. What ucx_config() says, also
+// in processes that begin afterwards.
 std::string& same_host();
 
 // Tests that run both ways.
@@ -30,7 +30,8 @@ class UcxWays : public testing::TestWithParam<const char*> {
   static bool is_near() { return same_host() == "auto"; }
 };
 std::string name_of_way(const testing::TestParamInfo<const char*>& way);
-#define QUIRE_UCX_WAYS(suite) INSTANTIATE_TEST_SUITE_P(, suite, testing::Values("off", "auto"), name_of_way)
+inline const auto kWays = testing::Values("off", "auto");
+#define QUIRE_UCX_WAYS(suite) INSTANTIATE_TEST_SUITE_P(, suite, kWays, name_of_way)
 
 // The settings of a test: trusted unless a secret is named, same_host(), then further fields with a
 // comma before them.
