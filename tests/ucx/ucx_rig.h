@@ -57,9 +57,9 @@ class Owner {
 
  private:
   const TemporaryFolder folder_;
+  std::deque<std::pair<uint64_t, Memory>> memories_;  // which the instance reads until it is closed
   Client client_;
   std::string address_;
-  std::deque<std::pair<uint64_t, Memory>> memories_;
 };
 
 // A process that offers objects until it is killed: number i of `count` has the bytes
