@@ -1,6 +1,6 @@
-// The thread of an instance. It alone touches UCX and the sockets of peers in this host. It waits in
-// poll(2) for their descriptor and for the one of the tickets. It spins only while bytes of a peer
-// in this host are on the way, for 50 microseconds after the last ones.
+// The thread of an instance. It alone touches UCX and the sockets of peers in this host. It waits
+// in poll(2) for their descriptor and for the one of the tickets. It spins only while bytes of a
+// peer in this host are on the way, for 50 microseconds after the last ones.
 #pragma once
 
 #include <quire/connector.h>
