@@ -70,6 +70,7 @@ struct AskedPeer {
   Address address;
   State state = State::kDown;
   Link* link = nullptr;
+  bool avoids_near = false;  // in this host its process took the connection and did not greet
   Nonce nonce = {};
   std::optional<Session> session;
   int64_t since = 0;     // connecting

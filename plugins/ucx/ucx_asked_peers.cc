@@ -31,7 +31,7 @@ bool Asking::make_ready(AskedPeer* peer, int64_t now) {
     return false;
   }
   hello.nonce = peer->nonce;
-  peer->link = transport_.connect(peer->address);
+  peer->link = transport_.connect(peer->address, !peer->avoids_near);
   if (peer->link != nullptr) peer->link->user = peer;
   if (peer->link != nullptr && transport_.send(peer->link, encode(hello))) return true;
   lose(peer, "it cannot be connected", QUIRE_UNAVAILABLE, now);
@@ -56,7 +56,7 @@ void Asking::greeted(AskedPeer* peer, const Message& message, int64_t now) {
   peer->lease_ns = std::max<int64_t>(int64_t{message.lease_ms} * kMillisecond, 3 * kMillisecond);
   peer->progress = now;
   peer->next_beat = peer->interests.empty() ? INT64_MAX : now;
-  log_.say(QUIRE_LOG_INFO, {"peer ", peer->address.text, " is connected"});
+  log_.say(QUIRE_LOG_INFO, {"peer ", peer->address.text, " is connected over ", peer->link->is_near ? "shared memory" : "UCX"});
   fill(peer, now);
 }
 
@@ -74,6 +74,7 @@ void Asking::lose(AskedPeer* peer, std::string_view why, quire_code code, int64_
   owed.reserve(peer->waiting.size() + peer->requests.size());
   failed.reserve(peer->loads.size() + peer->waiting.size() + peer->requests.size());
   log_.say(QUIRE_LOG_WARN, {"peer ", peer->address.text, " is lost: ", why});
+  peer->avoids_near = peer->state == AskedPeer::State::kConnecting && peer->link != nullptr && peer->link->is_near;
   if (peer->link != nullptr) {
     peer->link->user = nullptr;
     transport_.close(peer->link);

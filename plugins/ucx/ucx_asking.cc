@@ -150,10 +150,16 @@ bool Asking::give_up(uint64_t number, quire_code code, int64_t now) {
   }
   task->is_over = true;
   task->code = code;
+  give_up_bytes(task.get(), now);
+  return true;
+}
+
+// Of bytes that may be moving. What comes in one host ends at once.
+void Asking::give_up_bytes(Task* task, int64_t now) {
   AskedPeer* const peer = task->peer();
   peer->given_up += task->receiving;
   peer->hurry = std::min(peer->hurry, now + kGraceOfLoads);
-  return true;
+  if (peer->link != nullptr) transport_.give_up(peer->link, task);
 }
 
 // What of it was not begun, or is not being received: what comes for it is dropped.
@@ -194,9 +200,7 @@ void Asking::target_failed(const TaskRef& task, quire_code code, int64_t now) {
   if (task->receiving != 0) {  // of a load that has lost its object, or its peer
     task->is_over = true;
     task->code = code;
-    task->peer()->given_up += task->receiving;
-    task->peer()->hurry = std::min(task->peer()->hurry, now + kGraceOfLoads);
-    return;
+    return give_up_bytes(task.get(), now);
   }
   if (!goes_on) return end_task(task, code == QUIRE_UNAVAILABLE && task->any_answered ? QUIRE_NOT_FOUND : code);
   ++task->target;
@@ -369,6 +373,7 @@ void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int6
   transfer->places = std::move(request->stretch.places);
   transfer->bytes = request->stretch.bytes;
   transfer->about = request;
+  transfer->whose = request->task.get();
   transport_.receive(peer->link, arrival, std::move(transfer));
 }
 

@@ -3,6 +3,7 @@
 // A load asks for stretches of at most 2 MiB. While nothing of it is being received it can end at
 // any moment: what comes for it then is dropped by UCX and written nowhere. Bytes that may be
 // moving are waited for, for 20 ms if the load is given up; then the connection is closed by force.
+// Only of a peer in the same host they end at once, and the connection stays.
 #pragma once
 
 #include <quire/connector.h>
@@ -58,6 +59,7 @@ class Asking {
   // What the peer has said to a load or a removal, or that it is lost.
   void target_failed(const TaskRef& task, quire_code code, int64_t now);
   void forget_requests(Task* task);
+  void give_up_bytes(Task* task, int64_t now);
   void end_task(const TaskRef& task, quire_code code);
   void lose(AskedPeer* peer, std::string_view why, quire_code code, int64_t now);
   void beat(AskedPeer* peer, int64_t now);

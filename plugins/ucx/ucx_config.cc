@@ -163,6 +163,11 @@ Outcome read_config(std::string_view json, Config* out) {
   out->connect_timeout_ns = static_cast<int64_t>(settings.number("connect_timeout_ms", 1, 60'000, 2000)) * kMillisecond;
   out->timeout_ns = static_cast<int64_t>(settings.number("timeout_ms", 10, 600'000, 5000)) * kMillisecond;
   out->max_peers = static_cast<uint32_t>(settings.number("max_peers", 1, 4096, 256));
+  const std::string same_host = settings.text("same_host", "auto");
+  out->same_host = same_host == "auto";
+  if (!out->same_host && same_host != "off") {
+    settings.refuse("config field same_host is \"" + same_host + "\", it must be \"auto\" or \"off\"");
+  }
   const std::string& wrong = settings.finish();
   if (!wrong.empty()) return {QUIRE_INVALID_ARGUMENT, 0, wrong};
   return {};

@@ -37,6 +37,7 @@ struct Config {
   int64_t connect_timeout_ns = 0;
   int64_t timeout_ns = 0;  // without a byte from a peer that owes some
   uint32_t max_peers = 0;  // that are served at once
+  bool same_host = true;   // peers of one host talk over shared memory
 };
 
 // Errors: INVALID_ARGUMENT; the message names the field.

@@ -62,6 +62,7 @@ bool Instance::leave_in_child() {
   if (getpid() == owner_) return false;
   ::close(tickets_.fd());
   ::close(tickets_.wake_fd());
+  worker_->leave_in_child();
   return true;
 }
 

@@ -21,7 +21,7 @@ Serving::Serving(const Config& config, Transport* transport, Offers* offers, con
 uint32_t Serving::lease_ms() const { return static_cast<uint32_t>(offers_.lease_ns() / plugins::kMillisecond); }
 
 void Serving::knocked(Knock knock, int64_t now) {
-  if (peers_.size() >= config_.max_peers || num_opening_ >= kMostOpening) return transport_.reject(knock);
+  if (is_closed_ || peers_.size() >= config_.max_peers || num_opening_ >= kMostOpening) return transport_.reject(knock);
   auto peer = std::make_unique<Peer>();
   peer->since = now;
   Link* const link = transport_.accept(knock);
@@ -111,6 +111,7 @@ void Serving::want(Peer* peer, const Message& message, int64_t now) {
   header.bytes = transfer->bytes = *bytes;
   transfer->header = peer->session->seal(&header);
   transfer->about = object;
+  transfer->whose = object.get();
   offers_.touch(object);
   if (peer->sends.empty()) peer->progress = now;
   peer->sends.emplace(transfer.get(), object);
@@ -190,7 +191,10 @@ void Serving::lose(Peer* peer, std::string_view why) {
   transport_.close(link);
 }
 
-void Serving::hurry(const ObjectRef& object, int64_t now) { hurries_.push_back({object, now + kGraceOfCancel}); }
+void Serving::hurry(const ObjectRef& object, int64_t now) {
+  hurries_.push_back({object, now + kGraceOfCancel});
+  for (const auto& [link, peer] : peers_) transport_.give_up(link, object.get());
+}
 
 int64_t Serving::tick(int64_t now) {
   int64_t next = INT64_MAX;
@@ -218,6 +222,7 @@ int64_t Serving::tick(int64_t now) {
 }
 
 void Serving::close() {
+  is_closed_ = true;
   for (const auto& [link, peer] : std::exchange(peers_, {})) transport_.close(link);
   num_opening_ = 0;
 }

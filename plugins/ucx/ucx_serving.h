@@ -67,6 +67,7 @@ class Serving {
   const Log& log_;
   std::unordered_map<Link*, std::unique_ptr<Peer>> peers_;
   uint32_t num_opening_ = 0;
+  bool is_closed_ = false;
   std::vector<Hurry> hurries_;
 };
 

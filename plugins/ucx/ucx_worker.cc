@@ -14,6 +14,8 @@ namespace {
 constexpr int kProgresses = 64;  // between two looks at tickets and times
 constexpr int64_t kCloseTurn = plugins::kMillisecond;
 constexpr int64_t kTurn = plugins::kMillisecond;
+// The other process of this host has a part of a millisecond's work with the next slot; to sleep and wake takes as long.
+constexpr int64_t kPatience = 50 * plugins::kMillisecond / 1000;
 constexpr int64_t kLongestLease = 3600 * plugins::kSecond;
 constexpr int64_t kLongestClose = 5 * plugins::kSecond;
 
@@ -48,7 +50,7 @@ void Worker::turn() {
   bool is_busy = false;
   for (int i = 0; i < kProgresses; ++i) {
     is_busy = transport_.progress(this);
-    if (!is_busy) break;
+    if (!is_busy || log_.now() - now_ >= kTurn) break;
   }
   now_ = log_.now();
   begin_some();
@@ -61,7 +63,8 @@ void Worker::turn() {
   if (!deadlines_.empty()) next = std::min(next, deadlines_.begin()->first);
   publish();  // before anybody learns of ends
   end_offers();
-  if (!is_busy && waiting_.empty()) wait(next);
+  if (is_busy) patience_end_ = now_ + kPatience;
+  if (!is_busy && waiting_.empty() && !(transport_.is_streaming() && now_ < patience_end_)) wait(next);
 }
 
 void Worker::take() {

@@ -1,5 +1,6 @@
-// The thread of an instance. It alone touches UCX. It waits in poll(2) for UCX's descriptor and for
-// the one of the tickets, and never spins.
+// The thread of an instance. It alone touches UCX and the sockets of peers in this host. It waits
+// in poll(2) for their descriptor and for the one of the tickets. It spins only while bytes of a
+// peer in this host are on the way, for 50 microseconds after the last ones.
 #pragma once
 
 #include <quire/connector.h>
@@ -29,7 +30,7 @@ struct Figures {
   std::atomic<bool> is_full{false};
 };
 
-class Worker final : public Finish, public Transport::Events {
+class Worker final : public Finish, public Events {
  public:
   Worker(const Config& config, Tickets* tickets, const Log* log);
 
@@ -38,7 +39,7 @@ class Worker final : public Finish, public Transport::Events {
   // Until the tickets are closed. Nothing touches the memory of a ticket afterwards.
   void run();
   const Figures& figures() const { return figures_; }
-  int fd() const { return transport_.fd(); }
+  void leave_in_child() { transport_.leave_in_child(); }
 
  private:
   void turn();
@@ -71,6 +72,7 @@ class Worker final : public Finish, public Transport::Events {
   Asking asking_;
   Figures figures_;
   int64_t now_ = 0;
+  int64_t patience_end_ = 0;
   std::set<std::pair<int64_t, uint64_t>> deadlines_;  // with numbers of tickets
   std::unordered_map<uint64_t, TicketRef> offered_;   // stores that have not ended
   std::list<TicketRef> fresh_;

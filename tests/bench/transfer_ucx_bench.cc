@@ -1,7 +1,9 @@
-// transfer/ucx/: loads over TCP on loopback from an owner in the same process that has copies, and a loop of ucp_get_nbx over the same
-// number of bytes in pieces of the same size. The two take turns, and which is first changes. of_get is a speed, the median over these
-// pairs. The loop checks nothing and lets its peer say what is where; its ends spin, and the connector's sleep. The pieces of the connector
-// lie anywhere; of_contiguous compares them with pieces that lie together.
+// transfer/ucx/same_host/: loads over shared memory from an owner in the same process that has copies, in turn with memcpy of the same
+// pieces by one thread; of_memcpy is a speed, the median over these pairs. transfer/ucx/load/: loads over TCP on loopback from an owner in
+// the same process that has copies, and a loop of ucp_get_nbx over the same number of bytes in pieces of the same size. The two take turns,
+// and which is first changes. of_get is a speed, the median over these pairs. The loop checks nothing and lets its peer say what is where;
+// its ends spin, and the connector's sleep. The pieces of the connector lie anywhere; of_contiguous compares them with pieces that lie
+// together.
 #include <benchmark/benchmark.h>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
@@ -131,30 +133,34 @@ class GetLoop {
 
 // An owner with all objects, and where it listens.
 struct Served {
-  explicit Served(Shape shape) {
+  explicit Served(Shape shape, bool same_host) : way(same_host ? "auto" : "off") {
     const std::string path = "/tmp/quire-bench-ucx-" + std::to_string(getpid());
-    shape.config = R"({"trusted": true, "copies": "200MiB", "listen": "127.0.0.1:0", "port_file": ")" + path + "\"}";
+    shape.config =
+        R"({"trusted": true, "copies": "200MiB", "listen": "127.0.0.1:0", "same_host": ")" + way + R"(", "port_file": ")" + path + "\"}";
     owner = std::make_unique<Transfers>(shape);
     owner->call(QUIRE_TICKET_STORE, 0, 0);
     std::ifstream(path) >> address;
     unlink(path.c_str());
   }
-  std::string reader_config() const { return R"({"trusted": true, "peers": ")" + address + "\"}"; }
+  std::string reader_config() const { return R"({"trusted": true, "same_host": ")" + way + R"(", "peers": ")" + address + "\"}"; }
+  const std::string way;
   std::unique_ptr<Transfers> owner;
   std::string address;
 };
 
-void load(benchmark::State& state, Shape shape, bool contiguous_instead) {
-  const Served served(shape);
+enum class Other { kGet, kContiguous, kMemcpy };
+
+void load(benchmark::State& state, Shape shape, bool same_host, Other instead) {
+  const Served served(shape, same_host);
   shape.config = served.reader_config();
   Transfers reader(shape);
   Shape together = shape;
   together.piece_bytes = shape.object_bytes;
   std::unique_ptr<Transfers> other;
   std::unique_ptr<GetLoop> loop;
-  if (contiguous_instead) {
+  if (instead == Other::kContiguous) {
     other = std::make_unique<Transfers>(together);
-  } else {
+  } else if (instead == Other::kGet) {
     loop = std::make_unique<GetLoop>(shape.call_bytes);
   }
   const uint64_t pieces = shape.call_bytes / shape.piece_bytes;
@@ -162,8 +168,9 @@ void load(benchmark::State& state, Shape shape, bool contiguous_instead) {
   uint64_t call = 0;
   for (auto _ : state) {
     const auto theirs = [&] {
-      return contiguous_instead ? other->call(QUIRE_TICKET_LOAD, 0, call * (shape.call_bytes / shape.object_bytes))
-                                : loop->run(shape.piece_bytes);
+      if (instead == Other::kGet) return loop->run(shape.piece_bytes);
+      if (instead == Other::kMemcpy) return reader.copy(QUIRE_TICKET_LOAD, call * pieces, 0);
+      return other->call(QUIRE_TICKET_LOAD, 0, call * (shape.call_bytes / shape.object_bytes));
     };
     double their_time = call % 2 == 0 ? theirs() : 0;
     const double own = reader.call(QUIRE_TICKET_LOAD, 0, call * pieces);
@@ -174,24 +181,29 @@ void load(benchmark::State& state, Shape shape, bool contiguous_instead) {
     other_times.push_back(their_time);
     state.SetIterationTime(own);
   }
-  state.counters[contiguous_instead ? "of_contiguous" : "of_get"] = median(ratios);
+  static constexpr const char* kNames[] = {"get", "contiguous", "memcpy"};
+  const std::string name = kNames[static_cast<size_t>(instead)];
+  state.counters["of_" + name] = median(ratios);
   state.counters["GBps"] = static_cast<double>(shape.call_bytes) / median(own_times) / 1e9;
-  state.counters[contiguous_instead ? "contiguous_GBps" : "get_GBps"] = static_cast<double>(shape.call_bytes) / median(other_times) / 1e9;
+  state.counters[name + "_GBps"] = static_cast<double>(shape.call_bytes) / median(other_times) / 1e9;
 }
 
 const bool kRegistered = [] {
   constexpr uint64_t kMany = uint64_t{1000} * 32768;
-  const auto add = [](const Shape& shape, bool contiguous_instead) {
-    const std::string row = std::string("transfer/ucx/load/") + (contiguous_instead ? "scattered/" : "") +
-                            "object:" + std::to_string(shape.object_bytes) + "/piece:" + std::to_string(shape.piece_bytes);
-    benchmark::RegisterBenchmark(row.c_str(), load, shape, contiguous_instead)
+  const auto add = [](const Shape& shape, bool same_host, Other instead) {
+    const std::string row = std::string("transfer/ucx/") + (same_host ? "same_host/" : "") + "load/" +
+                            (instead == Other::kContiguous ? "scattered/" : "") + "object:" + std::to_string(shape.object_bytes) +
+                            "/piece:" + std::to_string(shape.piece_bytes);
+    benchmark::RegisterBenchmark(row.c_str(), load, shape, same_host, instead)
         ->UseManualTime()
         ->Iterations(21)
         ->Unit(benchmark::kMillisecond);
   };
-  add({"ucx", "", 2097152, 2097152}, false);
-  add({"ucx", "", 32768, 32768, kMany}, false);
-  add({"ucx", "", kMany, 32768, kMany}, true);
+  for (const bool same_host : {false, true}) {
+    add({"ucx", "", 2097152, 2097152}, same_host, same_host ? Other::kMemcpy : Other::kGet);
+    add({"ucx", "", 32768, 32768, kMany}, same_host, same_host ? Other::kMemcpy : Other::kGet);
+    add({"ucx", "", kMany, 32768, kMany}, same_host, Other::kContiguous);
+  }
   return true;
 }();
 

@@ -51,6 +51,7 @@ tests_of() {  # tests_of FILE
     plugins/file/*) echo file_store ;;
     plugins/mooncake/*) echo mooncake_answers mooncake_late mooncake_settings ;;
     plugins/ucx/ucx_offers.* | plugins/ucx/ucx_seal.* | plugins/ucx/ucx_wire.* | plugins/ucx/ucx_key.*) echo ucx_parts ;;
+    plugins/ucx/ucx_near* | plugins/ucx/ucx_ring.*) echo ucx_near ;;
     plugins/ucx/*) echo ucx_late ucx_hostile ucx_kills ;;
     plugins/redis/listing.cc) echo redis_faults ;;
     samples/fleet/*) echo fleet_parts ;;
@@ -73,7 +74,7 @@ targets() {  # targets TESTS: what of them must be built
       conformance_cpu) echo quire_conformance quire_driver_cpu ;;
       host_rules | connector_host) echo "$test" quire_connector_host ;;
       mooncake_*) echo "$test" quire_connector_mooncake ;;
-      ucx_late | ucx_hostile | ucx_kills) echo "$test" ucx_peer quire_connector_ucx ;;
+      ucx_late | ucx_hostile | ucx_kills | ucx_near) echo "$test" ucx_peer quire_connector_ucx ;;
       *) echo "$test" ;;
     esac
   done
@@ -178,7 +179,7 @@ run_with() {  # run_with TEST OVERLAY OBJECTS...
     mooncake_*)
       archive=mooncake_store relink quire_connector_mooncake "$overlay/libquire_connector_mooncake.so" "$@" >&2 || return 200
       QUIRE_KIT_MODULES=$overlay timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
-    ucx_late | ucx_hostile | ucx_kills)
+    ucx_late | ucx_hostile | ucx_kills | ucx_near)
       archive=ucx_store relink quire_connector_ucx "$overlay/libquire_connector_ucx.so" "$@" >&2 || return 200
       QUIRE_KIT_MODULES=$overlay QUIRE_KILLS=6 QUIRE_ROUNDS=400 timeout 150 "$build/tests/$test" >"$overlay/$test.log" 2>&1 ;;
     file_store)

@@ -7,7 +7,10 @@ using namespace quire::kit;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-TEST(UcxAllocations, TicketsFailAndTheInstanceGoesOn) {
+class UcxAllocations : public UcxWays {};
+QUIRE_UCX_WAYS(UcxAllocations);
+
+TEST_P(UcxAllocations, TicketsFailAndTheInstanceGoesOn) {
   Client client(ucx_subject(), ucx_config(", \"copies\": \"8MiB\""));
   const Bytes object = content(1, 1'300'000);
   ASSERT_EQ(client.store(key(1), object).code, QUIRE_OK);

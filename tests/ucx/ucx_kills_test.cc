@@ -37,8 +37,11 @@ struct Loads {
   Batch batch;
 };
 
+class UcxKills : public UcxWays {};
+QUIRE_UCX_WAYS(UcxKills);
+
 // Every ticket ends at once; what is loaded is right; nothing is written after the end.
-TEST(UcxKills, AnOwnerThatDiesIsNoticed) {
+TEST_P(UcxKills, AnOwnerThatDiesIsNoticed) {
   Rng rng(seed());
   std::vector<Bytes> objects;
   for (uint64_t i = 0; i < kObjects; ++i) objects.push_back(content(i, kBytes));
@@ -49,7 +52,7 @@ TEST(UcxKills, AnOwnerThatDiesIsNoticed) {
     OwnerProcess owner(kObjects, kBytes);
     Loads loads(owner);
     ASSERT_EQ(reader.submit(loads.batch), kObjects);
-    std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 120'000)));
+    std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, is_near() ? 15'000 : 120'000)));
     const auto killed = Clock::now();
     owner.kill();
     const auto dead = Clock::now();
@@ -75,7 +78,7 @@ TEST(UcxKills, AnOwnerThatDiesIsNoticed) {
 }
 
 // The owner serves others, gets its bytes back when it asks for them, and one lease later in any case.
-TEST(UcxKills, AReaderThatDiesLeavesNothing) {
+TEST_P(UcxKills, AReaderThatDiesLeavesNothing) {
   constexpr uint64_t kCount = 4;
   Rng rng(seed());
   Owner owner(", \"lease\": \"600ms\"");
@@ -102,7 +105,7 @@ TEST(UcxKills, AReaderThatDiesLeavesNothing) {
 }
 
 // A living reader that has named what it waits for keeps it, for many leases, although it loads nothing.
-TEST(UcxKills, AReaderThatLivesKeepsItsLeases) {
+TEST_P(UcxKills, AReaderThatLivesKeepsItsLeases) {
   Owner owner(", \"lease\": \"300ms\"");
   const uint64_t kept = owner.offer(ucx_key(1, 1), content(1, 1000));
   const uint64_t forgotten = owner.offer(ucx_key(2, 2), content(2, 1000));

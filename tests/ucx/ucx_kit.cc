@@ -18,7 +18,8 @@ Subject ucx(const std::string& name, const std::string& fields) {
   return subject;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ucx, ConnectorKit, testing::Values(ucx("alone", ""), ucx("serving", ", \"listen\": \"127.0.0.1:0\"")),
+INSTANTIATE_TEST_SUITE_P(Ucx, ConnectorKit,
+                         testing::Values(ucx("alone", ", \"same_host\": \"off\""), ucx("serving", ", \"listen\": \"127.0.0.1:0\"")),
                          quire::kit::name_of);
 
 }  // namespace

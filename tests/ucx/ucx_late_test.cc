@@ -25,7 +25,10 @@ constexpr uint8_t kPattern = 0xa5;
 double milliseconds(Clock::duration span) { return std::chrono::duration<double, std::milli>(span).count(); }
 uint64_t late_bytes(const Bytes& bytes) { return bytes.size() - static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), kPattern)); }
 
-TEST(UcxLate, NothingIsWrittenLateWhenAStoppedOwnerGoesOn) {
+class UcxLate : public UcxWays {};
+QUIRE_UCX_WAYS(UcxLate);
+
+TEST_P(UcxLate, NothingIsWrittenLateWhenAStoppedOwnerGoesOn) {
   constexpr int64_t kDeadline = 200 * kMillisecond;
   Rng rng(seed());
   const uint64_t rounds = std::max<uint64_t>(kills(10), 1);
@@ -65,7 +68,7 @@ TEST(UcxLate, NothingIsWrittenLateWhenAStoppedOwnerGoesOn) {
 }
 
 // A reader that is stopped keeps an owner's bytes for the time that the owner allows.
-TEST(UcxLate, AStoppedReaderDoesNotHoldAnOffer) {
+TEST_P(UcxLate, AStoppedReaderDoesNotHoldAnOffer) {
   Owner owner;
   std::vector<uint64_t> tickets;
   for (uint64_t i = 0; i < kCount; ++i) tickets.push_back(owner.offer(ucx_key(i, i + 1), content(i, kBytes)));
@@ -199,14 +202,14 @@ uint64_t bytes_after_giving_up(bool by_force) {
   return late;
 }
 
-TEST(UcxLate, ControlARequestThatIsCancelledStillWrites) {
+TEST(UcxLateControl, ARequestThatIsCancelledStillWrites) {
   uint64_t late = 0;
   for (int round = 0; round < 5 && late == 0; ++round) late = bytes_after_giving_up(false);
   std::printf("%llu late bytes after ucp_request_cancel\n", static_cast<unsigned long long>(late));
   EXPECT_GT(late, 0u) << "this test would not see late bytes";
 }
 
-TEST(UcxLate, ControlAConnectionThatIsClosedByForceDoesNot) {
+TEST(UcxLateControl, AConnectionThatIsClosedByForceDoesNot) {
   for (int round = 0; round < 3; ++round) EXPECT_EQ(bytes_after_giving_up(true), 0u);
 }
 

@@ -55,6 +55,8 @@ TEST(UcxConfig, NamesTheFieldThatIsWrong) {
       {R"({"trusted": true, "tls": ""})", "tls"},
       {R"({"trusted": true, "copies": "1KiB"})", "copies"},
       {R"({"trusted": true, "max_peers": 0})", "max_peers"},
+      {R"({"trusted": true, "same_host": "on"})", "same_host"},
+      {R"({"trusted": true, "same_host": true})", "same_host"},
       {R"({"trusted": true, "no_such": 0})", "no_such"},
   };
   for (const auto& [json, field] : wrong) {

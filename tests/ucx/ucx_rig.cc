@@ -18,8 +18,16 @@ Subject ucx_subject() {
   return subject;
 }
 
+std::string& same_host() {
+  static std::string value = "off";
+  return value;
+}
+
+std::string name_of_way(const testing::TestParamInfo<const char*>& way) { return std::string(way.param) == "off" ? "ucx" : "same_host"; }
+
 std::string ucx_config(const std::string& fields, const std::string& secret_file) {
-  return "{" + (secret_file.empty() ? "\"trusted\": true" : "\"secret_file\": \"" + secret_file + "\"") + fields + "}";
+  const std::string secret = secret_file.empty() ? "\"trusted\": true" : "\"secret_file\": \"" + secret_file + "\"";
+  return "{" + secret + ", \"same_host\": \"" + same_host() + "\"" + fields + "}";
 }
 
 Key ucx_key(uint64_t name, uint64_t handle, const std::string& address) {
@@ -69,11 +77,11 @@ namespace {
 pid_t begin_process(const std::string& what, const std::string& where, uint64_t count, uint64_t bytes) {
   int ends[2];
   EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const std::string counts = std::to_string(count), sizes = std::to_string(bytes);
+  const std::string counts = std::to_string(count), sizes = std::to_string(bytes), way = same_host();
   const pid_t process = fork();
   if (process == 0) {
     dup2(ends[1], 1);
-    execl(QUIRE_UCX_PEER, QUIRE_UCX_PEER, what.c_str(), where.c_str(), counts.c_str(), sizes.c_str(), nullptr);
+    execl(QUIRE_UCX_PEER, QUIRE_UCX_PEER, what.c_str(), where.c_str(), counts.c_str(), sizes.c_str(), way.c_str(), nullptr);
     _exit(127);
   }
   ::close(ends[1]);

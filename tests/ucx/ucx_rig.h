@@ -18,8 +18,23 @@ namespace quire::kit {
 
 Subject ucx_subject();
 
-// The settings of a test: trusted unless a secret is named, then further fields with a comma before
-// them.
+// "off": over UCX; "auto": over shared memory, as all is in one host. What ucx_config() says, also
+// in processes that begin afterwards.
+std::string& same_host();
+
+// Tests that run both ways.
+class UcxWays : public testing::TestWithParam<const char*> {
+ protected:
+  UcxWays() { same_host() = GetParam(); }
+  ~UcxWays() override { same_host() = "off"; }
+  static bool is_near() { return same_host() == "auto"; }
+};
+std::string name_of_way(const testing::TestParamInfo<const char*>& way);
+inline const auto kWays = testing::Values("off", "auto");
+#define QUIRE_UCX_WAYS(suite) INSTANTIATE_TEST_SUITE_P(, suite, kWays, name_of_way)
+
+// The settings of a test: trusted unless a secret is named, same_host(), then further fields with a
+// comma before them.
 std::string ucx_config(const std::string& fields = "", const std::string& secret_file = "");
 
 // 32 bytes of a name, a handle (0: none) and an address.
@@ -42,9 +57,9 @@ class Owner {
 
  private:
   const TemporaryFolder folder_;
+  std::deque<std::pair<uint64_t, Memory>> memories_;  // which the instance reads until it is closed
   Client client_;
   std::string address_;
-  std::deque<std::pair<uint64_t, Memory>> memories_;
 };
 
 // A process that offers objects until it is killed: number i of `count` has the bytes

@@ -18,7 +18,10 @@ uint64_t bytes_of(const Runs& runs) {
   return sum;
 }
 
-TEST(UcxTransfers, AReaderGetsWhatIsOffered) {
+class UcxTransfers : public UcxWays {};
+QUIRE_UCX_WAYS(UcxTransfers);
+
+TEST_P(UcxTransfers, AReaderGetsWhatIsOffered) {
   Owner owner;
   Client reader(ucx_subject(), ucx_config());
   const Bytes object = content(1, 5'000'000);
@@ -39,7 +42,7 @@ TEST(UcxTransfers, AReaderGetsWhatIsOffered) {
 }
 
 // Any runs at both ends.
-TEST(UcxTransfers, RandomRunsAtBothEnds) {
+TEST_P(UcxTransfers, RandomRunsAtBothEnds) {
   Rng rng(seed());
   Owner owner;
   Client reader(ucx_subject(), ucx_config());
@@ -62,7 +65,7 @@ TEST(UcxTransfers, RandomRunsAtBothEnds) {
 }
 
 // Loads that are cancelled or late at any point of their way: each ends once, and nothing is touched after its end.
-TEST(UcxTransfers, LoadsEndAtAnyPoint) {
+TEST_P(UcxTransfers, LoadsEndAtAnyPoint) {
   constexpr uint64_t kLoads = 10;
   Rng rng(seed());
   Owner owner;
@@ -107,7 +110,7 @@ TEST(UcxTransfers, LoadsEndAtAnyPoint) {
 }
 
 // Keys without an address: the own process, then the peers in their order, without those that are lost.
-TEST(UcxTransfers, PeersAreAskedInOrder) {
+TEST_P(UcxTransfers, PeersAreAskedInOrder) {
   Owner first, second;
   first.offer(ucx_key(1), content(1, 1000));
   second.offer(ucx_key(1), content(2, 2000));
@@ -136,7 +139,7 @@ TEST(UcxTransfers, PeersAreAskedInOrder) {
 }
 
 // Look-ups of several messages, of which some keys are there.
-TEST(UcxTransfers, LookUpsOfManyKeys) {
+TEST_P(UcxTransfers, LookUpsOfManyKeys) {
   Owner owner;
   for (uint64_t i = 0; i < 500; i += 5) owner.offer(ucx_key(i, 9), content(i, 100 + i));
   Client reader(ucx_subject(), ucx_config());
@@ -155,7 +158,7 @@ TEST(UcxTransfers, LookUpsOfManyKeys) {
 }
 
 // A peer that comes back at the same address is found again, after a pause.
-TEST(UcxTransfers, AnOwnerThatComesBackIsFound) {
+TEST_P(UcxTransfers, AnOwnerThatComesBackIsFound) {
   std::string address;
   Client reader(ucx_subject(), ucx_config());
   {
@@ -173,7 +176,7 @@ TEST(UcxTransfers, AnOwnerThatComesBackIsFound) {
 }
 
 // UCX catches SIGHUP and others when it is loaded; they are the host's.
-TEST(UcxTransfers, SignalsStayWithTheHost) {
+TEST_P(UcxTransfers, SignalsStayWithTheHost) {
   const Client client(ucx_subject(), ucx_config());
   for (const int number : {SIGHUP, SIGILL}) {  // sanitizers catch the others
     struct sigaction action = {};
