@@ -115,6 +115,11 @@ void Tickets::take(std::list<TicketRef>* fresh, std::vector<uint64_t>* cancelled
   cancelled_.clear();
 }
 
+void Tickets::take(std::list<TicketRef>* fresh) {
+  const std::lock_guard guard(lock_);
+  fresh->splice(fresh->end(), fresh_);
+}
+
 void Tickets::end(const Ticket& ticket, quire_completion completion) {
   const std::lock_guard guard(lock_);
   if (ticket.fields.kind == QUIRE_TICKET_LOOKUP && completion.code == QUIRE_OK) {

@@ -65,6 +65,8 @@ class Tickets {
   // Appends what was submitted, in its order, and what was cancelled. The second must have room for
   // kMaxTickets; so this cannot fail.
   void take(std::list<TicketRef>* fresh, std::vector<uint64_t>* cancelled);
+  // Leaves what was cancelled for a later call.
+  void take(std::list<TicketRef>* fresh);
   // The ticket is not in flight any more: nothing touches its bytes.
   void end(const Ticket& ticket, quire_completion completion);
 

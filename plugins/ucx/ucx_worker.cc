@@ -70,13 +70,24 @@ void Worker::turn() {
 void Worker::take() {
   cancelled_.clear();
   tickets_.take(&fresh_, &cancelled_);
+  sort_fresh();
+  for (const uint64_t number : cancelled_) give_up(number, QUIRE_CANCELLED);
+}
+
+// Offers begin at once, for that costs nothing. Others wait, the most urgent first.
+void Worker::sort_fresh() {
   while (!fresh_.empty()) {
+    if (fresh_.front()->fields.kind == QUIRE_TICKET_STORE && config_.copies_bytes == 0) {
+      const TicketRef ticket = std::move(fresh_.front());
+      fresh_.pop_front();
+      begin(ticket);
+      continue;
+    }
     const int32_t priority = fresh_.front()->fields.priority;
     const bool is_last = waiting_.empty() || waiting_.back()->fields.priority >= priority;
     const auto is_less_urgent = [&](const TicketRef& other) { return other->fields.priority < priority; };
     waiting_.splice(is_last ? waiting_.end() : std::find_if(waiting_.begin(), waiting_.end(), is_less_urgent), fresh_, fresh_.begin());
   }
-  for (const uint64_t number : cancelled_) give_up(number, QUIRE_CANCELLED);
 }
 
 // Copies of what is here take time: between them it is asked who was cancelled, and after some of them what UCX has to say.
@@ -257,6 +268,10 @@ void Worker::knocked(Knock knock) { serving_.knocked(knock, now_); }
 
 void Worker::arrived(Arrival* arrival) {
   try {
+    if (arrival->link->is_served) {  // it may ask for what was offered a moment ago
+      tickets_.take(&fresh_);
+      sort_fresh();
+    }
     arrival->link->is_served ? serving_.arrived(arrival, now_) : asking_.arrived(arrival, now_);
   } catch (const std::bad_alloc&) {
     arrival->link->why = "there is no memory for what it sent";

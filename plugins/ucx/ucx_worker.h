@@ -44,6 +44,7 @@ class Worker final : public Finish, public Events {
  private:
   void turn();
   void take();
+  void sort_fresh();
   void begin_some();
   void begin(const TicketRef& ticket);
   quire_code begin_store(const TicketRef& ticket);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # pd.sh WHAT BIN MODELS: runs of the sample on loopback.
-#   equal:   prompts come, little is recomputed, every row is right;
+#   equal:   prompts come, nothing is recomputed, every row is right;
 #   unequal: the same with other blocks, orders and policies at both ends, other kinds of layers;
 #   fault:   a damaged row at the reader's end is found, and the run fails;
 #   alone:   without a worker that computes prompts requests are answered, but nothing moves, so the run fails;
@@ -50,7 +50,7 @@ pair() { # UNIT PREFILL-OPTIONS DECODE-OPTIONS
   came=$(number 'tokens from peers') recomputed=$(number recomputed)
   [ "$(number mismatches)" -eq 0 ] && [ "$(number 'sent again')" -eq 0 ] || fail "requests were sent again"
   # On a busy machine a reader may ask before the connector's thread has begun the offer.
-  [ $((4 * recomputed)) -le "$came" ] || fail "not everything came: $recomputed tokens were recomputed, $came came"
+  [ "$recomputed" -eq 0 ] || fail "not everything came: $recomputed tokens were recomputed, $came came"
   [ "$came" -gt 1000 ] && [ "$(number rows)" -gt 20000 ] || fail "little moved"
 }
 

@@ -81,14 +81,15 @@ TEST_P(UcxKills, AnOwnerThatDiesIsNoticed) {
 TEST_P(UcxKills, AReaderThatDiesLeavesNothing) {
   constexpr uint64_t kCount = 4;
   Rng rng(seed());
-  Owner owner(", \"lease\": \"600ms\"");
+  Owner short_leases(", \"lease\": \"600ms\""), long_leases(", \"lease\": \"60s\"");
   std::vector<double> times;
   for (uint64_t round = 0; round < kills(50) && !HasFailure(); ++round) {
+    const bool cancels = round % 2 == 0;
+    Owner& owner = cancels ? long_leases : short_leases;
     std::vector<uint64_t> tickets;
     for (uint64_t i = 0; i < kCount; ++i) tickets.push_back(owner.offer(ucx_key(i, i + 1), content(i, kBytes)));
     ReaderProcess reader(owner.address(), kCount, kBytes);
     std::this_thread::sleep_for(std::chrono::microseconds(below(&rng, 20'000)));
-    const bool cancels = round % 2 == 0;
     const auto killed = Clock::now();
     reader.kill();
     for (const uint64_t ticket : tickets) {
@@ -97,11 +98,13 @@ TEST_P(UcxKills, AReaderThatDiesLeavesNothing) {
     for (const auto& [ticket, end] : owner.client().wait(kCount)) EXPECT_EQ(end.code, cancels ? QUIRE_CANCELLED : QUIRE_OK);
     const double took = milliseconds(Clock::now() - killed);
     if (cancels) times.push_back(took);
-    EXPECT_LE(took, cancels ? 200 * kSlowness : 600 + 300 * kSlowness);
+    EXPECT_LE(took, 600 + 2000 * kSlowness);
     EXPECT_EQ(owner.client().health().used_bytes, 0u);
     for (const uint64_t ticket : tickets) EXPECT_TRUE(owner.memory(ticket).intact());
   }
   report("from a cancel after the death of a reader to the last end", times);
+  std::sort(times.begin(), times.end());
+  EXPECT_LE(times[times.size() * 9 / 10], 200 * kSlowness);
 }
 
 // A living reader that has named what it waits for keeps it, for many leases, although it loads nothing.

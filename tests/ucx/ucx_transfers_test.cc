@@ -41,6 +41,26 @@ TEST_P(UcxTransfers, AReaderGetsWhatIsOffered) {
   EXPECT_EQ(reader.load(key, 0, 1, &out).code, QUIRE_NOT_FOUND) << "it is consumed";
 }
 
+// Nobody waits between the store and the load.
+TEST_P(UcxTransfers, AnOfferIsSeenAsSoonAsItsStoreWasSubmitted) {
+  Owner owner;
+  Client reader(ucx_subject(), ucx_config());
+  owner.offer(ucx_key(0, 1), content(0, 1000));
+  ASSERT_TRUE(reader.holds(ucx_key(0, 1, owner.address()), content(0, 1000))) << "so there is a connection";
+  Layout layout = dense(0, 1000);
+  Memory memory(&layout);
+  const Bytes object = content(1, 1000);
+  memory.fill(layout.runs, object);
+  for (uint64_t i = 1; i < 300; ++i) {
+    Batch stores;
+    stores.store(ucx_key(i, i + 1), layout.runs, 1000);
+    ASSERT_EQ(owner.client().submit(stores), 1u);
+    Bytes out;
+    ASSERT_EQ(reader.load(ucx_key(i, i + 1, owner.address()), 0, 1000, &out).code, QUIRE_OK) << i;
+    EXPECT_EQ(out, object);
+  }
+}
+
 // Any runs at both ends.
 TEST_P(UcxTransfers, RandomRunsAtBothEnds) {
   Rng rng(seed());
