@@ -111,6 +111,14 @@ Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symb
   return {};
 }
 
+Result<std::string> Cache::sequence_identity(SequenceId id) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  const uint32_t q = m.sequences.find(id);
+  if (q == kNone) return not_live(id);
+  return std::string(m.index.root_identity(m.sequences.at(q).root));
+}
+
 Status Cache::sequence_probe(SequenceId id, std::span<const quire_symbol> symbols, quire_probe_result* result) const {
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;

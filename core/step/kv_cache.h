@@ -85,6 +85,8 @@ class Cache : public StepReader {
   // The same for a sequence's identity, and what its prompt would hit.
   Status sequence_digests(SequenceId sequence, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
                           uint8_t* digests) const;
+  // Its identity, as Identity encodes it.
+  Result<std::string> sequence_identity(SequenceId sequence) const;
   Status sequence_probe(SequenceId sequence, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
 
   // Time of pins; without it, CLOCK_MONOTONIC.

@@ -65,6 +65,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.symbols.assign(symbols.begin(), symbols.end());
   f.peer_tier = peer.tier;
   f.peer_end = peer.end_token;
+  f.peer_failed = f.has_refused_blocks = false;
   f.peer_key.assign(peer.handle.begin(), peer.handle.end());
   f.peer_key.insert(f.peer_key.end(), peer.address.begin(), peer.address.end());
   f.begun = state_.now();
@@ -143,6 +144,7 @@ void Fetches::advance() noexcept {
     if (f.phase == Phase::kFree) continue;
     guarded(i, [&] {
       if (f.is_cancelled) return give_up(i, QUIRE_FETCH_CANCELLED);
+      if (f.phase == Phase::kAsking) return f.is_doomed || now >= f.deadline ? stop_asking(i) : ask_why(i);
       if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
       const bool has_answers = (f.phase == Phase::kLooking && f.asks_others) || f.phase == Phase::kLookingAgain;
       if (now >= f.deadline && has_answers && !f.has_deadline) return choose_without_the_rest(i);
@@ -174,6 +176,14 @@ uint64_t Fetches::take_results(std::span<quire_fetch_result> out) {
 }
 
 void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed) {
+  Fetch& f = fetches_[index];
+  if (!should_ask(f, outcome, committed)) return report(index, outcome, committed);
+  f.phase = Phase::kAsking;
+  f.ending = {outcome, committed, 0, kNone};
+  ask_why(index);
+}
+
+void Fetches::report(uint32_t index, quire_fetch_outcome outcome, uint64_t committed) {
   Fetch& f = fetches_[index];
   const bool has_come = f.committed > 0;
   if (has_come && (outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_SLOWER)) outcome = QUIRE_FETCH_DONE;  // nothing more
@@ -218,6 +228,10 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
   const bool is_slow = outcome == QUIRE_FETCH_LATE && now >= worth_.too_slow_at(f);
+  if (f.phase == Phase::kAsking) {
+    f.ending.outcome = outcome;
+    return stop_asking(index);
+  }
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
@@ -284,6 +298,7 @@ void Fetches::go_on(uint32_t index, uint64_t committed) {
 }
 
 void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
+  if (state_.transfers->at(slot).kind == TransferKind::kDescription) return question_ended(slot, end);
   const bool is_lookup = state_.transfers->at(slot).kind == TransferKind::kLookup;
   const uint32_t index = state_.transfers->at(slot).owner;
   if (index != kNone) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });

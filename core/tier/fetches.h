@@ -49,6 +49,8 @@ class Fetches {
   // The streams have failed: what waits for them is given up.
   void lose_streams() noexcept;
   uint64_t num_in_progress() const { return num_in_progress_; }
+  // Why an offer was refused. Errors: NOT_FOUND.
+  Status refusal(quire_fetch_id fetch, quire_offer_refusal* out) const;
   // When the next one is given up; INT64_MAX: none is in progress.
   int64_t next_deadline() const;
   // Asks all transfers to end and starts no further ones; forget_all ends the loads when none is in
@@ -93,6 +95,15 @@ class Fetches {
   // With another load.
   void go_on(uint32_t index, uint64_t committed);
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
+  void report(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
+
+  // Asking why nothing came of an offer: of what it says of itself the size, then the bytes.
+  bool should_ask(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const;
+  void ask_why(uint32_t index);
+  bool submit_question(uint32_t index, bool* is_full);
+  void question_ended(uint32_t slot, const quire_completion& end);
+  void compare(const Fetch& f, std::span<const uint8_t> description);
+  void stop_asking(uint32_t index);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
   void lookup_is_late(const Transfer& t);
@@ -104,6 +115,13 @@ class Fetches {
   Worth worth_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;
+  struct Refused {
+    quire_fetch_id fetch = 0;
+    quire_offer_refusal refusal{};
+  };
+  static constexpr size_t kMostRefused = 64;  // that are remembered
+  std::vector<Refused> refused_;              // a ring
+  size_t next_refused_ = 0;
   Quarantine quarantine_;
   Arrivals arrivals_;
   quire_fetch_id next_id_ = 1;

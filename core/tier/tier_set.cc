@@ -237,7 +237,8 @@ bool TierSet::poll_tier(uint32_t t) {
       }
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
-      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
+      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad || kind == TransferKind::kDescription)
+        fetches_->ended(slot, ends[i]);
       if (kind == TransferKind::kRemove) state_.close(slot);
     }
     any = any || n > 0;
@@ -344,6 +345,11 @@ Status TierSet::offer_end(const OfferHandle& handle) {
 Status TierSet::fetch_cancel(quire_fetch_id fetch) {
   const std::lock_guard guard(lock_);
   return fetches_->cancel(fetch);
+}
+
+Status TierSet::fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const {
+  const std::lock_guard guard(lock_);
+  return fetches_->refusal(fetch, refusal);
 }
 
 // The ring has a lock of its own, so that a reader waits for no call of the tiers.

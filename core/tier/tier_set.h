@@ -51,6 +51,7 @@ class TierSet {
                                      std::span<const quire_symbol> symbols,  //
                                      int64_t deadline_ns, const FetchPeer& peer = {});
   Status fetch_cancel(quire_fetch_id fetch);
+  Status fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const;              // any thread
   Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
                                   uint32_t tier);
   Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;

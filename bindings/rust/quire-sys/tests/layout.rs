@@ -1149,6 +1149,7 @@ layout! {
         times_closed,
         ns_per_mib,
         latency_ns,
+        offers_refused,
     }
     quire_tiers_stats {
         struct_size,
