@@ -15,8 +15,9 @@ namespace {
 constexpr uint64_t kOfferMagic = 0x317266666f657571u;  // "queoffr1"
 constexpr uint64_t kPartBytes = 32 + 6 * 4;
 constexpr uint64_t kFixedBytes = 8 * 8 + 4 * 32;  // of the body
-constexpr size_t kMostShown = 180;                // characters of a value
-constexpr size_t kContext = 40;                   // of them before what differs
+constexpr size_t kMostShown = 120;                // characters of a value
+constexpr size_t kMostNamed = 56;
+constexpr size_t kContext = 40;  // of them before what differs
 
 void put_number(uint64_t value, std::vector<uint8_t>* out, int bytes = 8) {
   for (int i = 0; i < bytes; ++i) out->push_back(static_cast<uint8_t>(value >> 8 * i));
@@ -66,16 +67,16 @@ std::array<uint8_t, 32> secret_digest(const OfferHandle& handle, char kind, std:
 Status damaged_offer(const char* what) { return fail(QUIRE_DATA_LOSS, "offer: %s", what); }
 
 // What begins alike is left out where the rest would not fit.
-std::string shown(std::string_view value, std::string_view other) {
+std::string shown(std::string_view value, std::string_view other, size_t most = kMostShown) {
   const auto differs = std::mismatch(value.begin(), value.end(), other.begin(), other.end()).first - value.begin();
   std::string text;
-  if (value.size() > kMostShown && static_cast<size_t>(differs) > kMostShown / 2) {
-    value.remove_prefix(static_cast<size_t>(differs) - kContext);
+  if (value.size() > most && static_cast<size_t>(differs) > most / 2) {
+    value.remove_prefix(std::min(static_cast<size_t>(differs), value.size()) - kContext);
     text = "...";
   }
-  text += printable(value.substr(0, kMostShown));
-  if (text.size() > kMostShown) {
-    text.resize(kMostShown);
+  text += printable(value.substr(0, most));
+  if (text.size() > most) {
+    text.resize(most);
     text += "...";
   }
   if (!is_utf8(text)) {  // a peer may say anything, and long texts are cut anywhere
@@ -94,7 +95,7 @@ quire_offer_refusal refuse(quire_offer_field field, std::string_view name, std::
   quire_offer_refusal refusal{};
   refusal.struct_size = sizeof refusal;
   refusal.field = field;
-  copy_text(shown(name, name).substr(0, sizeof refusal.name - 1), refusal.name);
+  copy_text(shown(name, {}, kMostNamed), refusal.name);
   copy_text(shown(here, there), refusal.here);
   copy_text(shown(there, here), refusal.there);
   return refusal;
@@ -296,16 +297,19 @@ Result<OfferDescription> read_description(std::span<const uint8_t> bytes, uint32
   d.end_token = in.number();
   d.tensor_parallel = in.word();
   d.pipeline_parallel = in.word();
-  d.context_parallel = static_cast<uint32_t>(in.number());
+  const uint64_t context = in.number();
+  d.context_parallel = static_cast<uint32_t>(context);
   const uint64_t text = in.number(), parts = in.number(), left = body.size() - kFixedBytes;
   const auto part_bytes = checked_mul(parts, kPartBytes);
-  if (!part_bytes || text > left || *part_bytes != left - text) return damaged_offer("the parts of its description are none");
+  if (context > UINT32_MAX || !part_bytes || text > left || *part_bytes != left - text) return damaged_offer("the parts of its description are none");
   d.model = in.text(text);
   d.parts.resize(parts);
   for (OfferPart& part : d.parts) {
     in.bytes(&part.name);
     for (uint32_t* const n : {&part.first_layer, &part.last_layer, &part.num_caches, &part.block_tokens, &part.look_ahead}) *n = in.word();
-    part.is_clipped = in.word() != 0;
+    const uint32_t clipped = in.word();
+    if (clipped > 1) return damaged_offer("the parts of its description are none");
+    part.is_clipped = clipped != 0;
   }
   return d;
 }

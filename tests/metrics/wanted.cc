@@ -84,6 +84,7 @@ void Wanted::tier(uint32_t index, const quire_tier_stats& tier) {
   counter("tier_fetched_tokens", tier.tokens_fetched, label);
   gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
   gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
+  counter("tier_offers_refused", tier.offers_refused, label);
 }
 
 void Wanted::connector(const std::string& label, const quire_connector_stats& tickets, const quire_connector_health& health) {

@@ -276,8 +276,8 @@ typedef struct quire_offer_refusal {
   uint32_t struct_size;
   quire_offer_field field;         /* the first one that differs */
   char name[64];                   /* of it, for example "unit_tokens" or "layer 3.0" */
-  char here[192];                  /* its value in this process; empty = it is not shown */
-  char there[192];                 /* in the peer's, who may say anything */
+  char here[128];                  /* its value in this process; empty = it is not shown */
+  char there[128];                 /* in the peer's, who may say anything */
 } quire_offer_refusal;
 
 /* Reads why a fetch from a peer brought nothing of an offer that was there, or not all of it: the

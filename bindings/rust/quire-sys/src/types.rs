@@ -1725,8 +1725,8 @@ pub struct quire_offer_refusal {
     pub struct_size: u32,
     pub field: quire_offer_field,
     pub name: [::std::os::raw::c_char; 64usize],
-    pub here: [::std::os::raw::c_char; 192usize],
-    pub there: [::std::os::raw::c_char; 192usize],
+    pub here: [::std::os::raw::c_char; 128usize],
+    pub there: [::std::os::raw::c_char; 128usize],
 }
 zeroed!(quire_offer_refusal);
 #[repr(C)]
