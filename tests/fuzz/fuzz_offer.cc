@@ -35,7 +35,13 @@ struct Rig {
     require(model.ok(), "there is a model");
     quire_plan_options options{};
     options.struct_size = sizeof options;
+    options.policy = {"auto", 4};
+    const uint64_t memory = uint64_t{1} << 30;
+    options.memory_bytes = &memory;
+    options.num_memory_bytes = 1;
     options.num_pages = 48;
+    options.max_model_len = 64;
+    options.block_tokens = 16;
     options.tensor_parallel = 2;
     auto config = quire::plan(*model, options);
     require(config.ok(), "there is a plan");
