@@ -17,6 +17,7 @@
 #include "core/tier/arrivals.h"
 #include "core/tier/fetch.h"
 #include "core/tier/quarantine.h"
+#include "core/tier/questions.h"
 #include "core/tier/tier_state.h"
 #include "core/tier/worth.h"
 
@@ -32,8 +33,8 @@ struct FetchPeer {
 
 class Fetches {
  public:
-  // state: borrowed. ns_per_token: of computing a prompt; 0: unknown.
-  Fetches(TierState& state, double ns_per_token, uint32_t most);
+  // state, questions: borrowed. ns_per_token: of computing a prompt; 0: unknown.
+  Fetches(TierState& state, Questions& questions, double ns_per_token, uint32_t most);
 
   Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
                                int64_t deadline_ns, const FetchPeer& peer);
@@ -49,8 +50,6 @@ class Fetches {
   // The streams have failed: what waits for them is given up.
   void lose_streams() noexcept;
   uint64_t num_in_progress() const { return num_in_progress_; }
-  // Why an offer was refused. Errors: NOT_FOUND.
-  Status refusal(quire_fetch_id fetch, quire_offer_refusal* out) const;
   // When the next one is given up; INT64_MAX: none is in progress.
   int64_t next_deadline() const;
   // Asks all transfers to end and starts no further ones; forget_all ends the loads when none is in
@@ -95,15 +94,6 @@ class Fetches {
   // With another load.
   void go_on(uint32_t index, uint64_t committed);
   void finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
-  void report(uint32_t index, quire_fetch_outcome outcome, uint64_t committed);
-
-  // Asking why nothing came of an offer: of what it says of itself the size, then the bytes.
-  bool should_ask(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const;
-  void ask_why(uint32_t index);
-  bool submit_question(uint32_t index, bool* is_full);
-  void question_ended(uint32_t slot, const quire_completion& end);
-  void compare(const Fetch& f, std::span<const uint8_t> description);
-  void stop_asking(uint32_t index);
   void give_up(uint32_t index, quire_fetch_outcome outcome);
   void orphan_lookups(uint32_t index, bool is_late);
   void lookup_is_late(const Transfer& t);
@@ -112,16 +102,10 @@ class Fetches {
   void guarded(uint32_t index, Body body) noexcept;
 
   TierState& state_;
+  Questions& questions_;
   Worth worth_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;
-  struct Refused {
-    quire_fetch_id fetch = 0;
-    quire_offer_refusal refusal{};
-  };
-  static constexpr size_t kMostRefused = 64;  // that are remembered
-  std::vector<Refused> refused_;              // a ring
-  size_t next_refused_ = 0;
   Quarantine quarantine_;
   Arrivals arrivals_;
   quire_fetch_id next_id_ = 1;

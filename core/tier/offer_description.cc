@@ -297,11 +297,12 @@ Result<OfferDescription> read_description(std::span<const uint8_t> bytes, uint32
   d.end_token = in.number();
   d.tensor_parallel = in.word();
   d.pipeline_parallel = in.word();
-  const uint64_t context = in.number();
-  d.context_parallel = static_cast<uint32_t>(context);
+  const uint64_t context_ranks = in.number();
+  d.context_parallel = static_cast<uint32_t>(context_ranks);
   const uint64_t text = in.number(), parts = in.number(), left = body.size() - kFixedBytes;
   const auto part_bytes = checked_mul(parts, kPartBytes);
-  if (context > UINT32_MAX || !part_bytes || text > left || *part_bytes != left - text) return damaged_offer("the parts of its description are none");
+  if (context_ranks > UINT32_MAX) return damaged_offer("the parts of its description are none");
+  if (!part_bytes || text > left || *part_bytes != left - text) return damaged_offer("the parts of its description are none");
   d.model = in.text(text);
   d.parts.resize(parts);
   for (OfferPart& part : d.parts) {

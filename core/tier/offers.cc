@@ -83,7 +83,8 @@ Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> sy
   }
   std::sort(lengths.begin(), lengths.end());
   std::vector<uint8_t> digests(lengths.size() * sizeof(PrefixName));
-  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(sequence, symbols, lengths, digests.data()));
+  std::string identity;
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(sequence, symbols, lengths, digests.data(), &identity));
   const auto name_at = [&](uint64_t length) {
     const auto at = std::lower_bound(lengths.begin(), lengths.end(), length) - lengths.begin();
     PrefixName name;
@@ -99,14 +100,13 @@ Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> sy
       QUIRE_RETURN_IF_ERROR(add_record(part, p, range, names, offer));
     }
   }
-  return describe(sequence, {name_at(offer->end_token), name_at(offer->end_token + ahead)}, offer);
+  describe(identity, {name_at(offer->end_token), name_at(offer->end_token + ahead)}, offer);
+  return {};
 }
 
-Status Offers::describe(SequenceId sequence, const PrefixNames& prefix, Offer* offer) const {
-  auto identity = state_.cache->sequence_identity(sequence);
-  if (!identity.ok()) return identity.take_status();
+void Offers::describe(std::string_view identity, const PrefixNames& prefix, Offer* offer) const {
   OfferDescription description = describe_plan(*state_.plan);
-  describe_identity(*identity, offer->handle, &description);
+  describe_identity(identity, offer->handle, &description);
   description.end_token = offer->end_token;
   description.prefix = prefix;
   const std::vector<uint8_t> bytes = write_description(description);
@@ -116,7 +116,6 @@ Status Offers::describe(SequenceId sequence, const PrefixNames& prefix, Offer* o
   offer->description_at = offer->records.back().header_at + offer->records.back().header_bytes;
   offer->headers.allocate(offer->description_at + offer->description_bytes);
   std::copy_n(bytes.begin(), offer->description_bytes, offer->headers.data() + offer->description_at);
-  return {};
 }
 
 Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t t) {

@@ -77,7 +77,7 @@ class Offers {
   Status add_record(const TierPart& part, uint32_t number, const HeldRange& range,  //
                     const PrefixNames& names, Offer* offer);
   // prefix: at its end. Its bytes follow those of the headers.
-  Status describe(SequenceId sequence, const PrefixNames& prefix, Offer* offer) const;
+  void describe(std::string_view identity, const PrefixNames& prefix, Offer* offer) const;
   // Submits what can be submitted now. kFull: the connector takes no more, or enough was summed.
   Submitted start(Offer* offer, uint64_t* summed);
   Submitted submit(Offer* offer, const Record& record);

@@ -11,6 +11,7 @@
 
 #include "core/tier/fetches.h"
 #include "core/tier/offers.h"
+#include "core/tier/questions.h"
 #include "core/tier/stores.h"
 #include "core/tier/tier_state.h"
 
@@ -69,7 +70,7 @@ class TierSet {
 
  private:
   explicit TierSet(std::unique_ptr<TierState> state)  //
-      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_) {}
+      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_), questions_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;
@@ -86,6 +87,7 @@ class TierSet {
   TierState& state_;
   Stores stores_;
   Offers offers_;
+  Questions questions_;
   std::unique_ptr<Fetches> fetches_;
   bool watches_ = false;          // units of the cache
   std::vector<int> descriptors_;  // of connectors; -1: it has none

@@ -1128,6 +1128,13 @@ layout! {
         handle,
         end_token,
     }
+    quire_offer_refusal {
+        struct_size,
+        field,
+        name,
+        here,
+        there,
+    }
     quire_tier_stats {
         struct_size,
         is_open,
