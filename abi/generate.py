@@ -241,6 +241,7 @@ GO_TYPES = {  # enumerations with a type of their own
     "quire_event_type": ("EventType", "says what happened to blocks"),
     "quire_unit_reason": ("UnitReason", "says why a unit is reported"),
     "quire_fetch_outcome": ("FetchOutcome", "says how a fetch ended"),
+    "quire_offer_field": ("OfferField", "says what an offer differs in"),
     "quire_connector_state": ("ConnectorState", "says whether a connector works now"),
 }
 GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",

@@ -23,6 +23,7 @@ ENUMS = {
     "quire_fill_kind": ("FillKind", "QUIRE_FILL_", "The arrays that `Step.fill` writes."),
     "quire_connector_state": ("ConnectorState", "QUIRE_CONNECTOR_", "Whether a connector works now."),
     "quire_fetch_outcome": ("FetchOutcome", "QUIRE_FETCH_", "How a fetch ended."),
+    "quire_offer_field": ("OfferField", "QUIRE_OFFER_", "What an offer says of itself, in the order in which its reader compares it."),
     "quire_hash_algorithm": ("HashAlgorithm", "QUIRE_HASH_", "Hash function and encoding of the names of blocks."),
     "quire_unit_reason": ("Unit", "QUIRE_UNIT_", "Which units a `Tier` writes: `reasons`. They can be combined."),
     "quire_event_type": ("EventType", "QUIRE_EVENT_", "What happened to blocks."),
@@ -48,7 +49,7 @@ INFOS = {
     "quire_step_info": "StepInfo", "quire_device_info": "DeviceInfo", "quire_probe_info": "ProbeInfo", "quire_pin_info": "PinInfo",
     "quire_connector_info": "ConnectorInfo", "quire_connector_health": "ConnectorHealth", "quire_connector_stats": "ConnectorStats",
     "quire_tier_stats": "TierStats", "quire_tiers_stats": "TiersStats", "quire_fetch_result": "FetchResult",
-    "quire_offer": "Offer", "quire_offer_info": "OfferInfo", "quire_session_info": "SessionInfo", "quire_event_batch": "EventBatch",
+    "quire_offer": "Offer", "quire_offer_info": "OfferInfo", "quire_offer_refusal": "OfferRefusal", "quire_session_info": "SessionInfo", "quire_event_batch": "EventBatch",
 }
 
 

@@ -226,6 +226,17 @@ quire_code quire_fetch_begin_peer(quire_tiers* tiers, quire_sequence_id sequence
   });
 }
 
+quire_code quire_fetch_get_refusal(quire_tiers* tiers, quire_fetch_id fetch, quire_offer_refusal* refusal, quire_error* err) {
+  return c_api::guard(err, [&]() -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_handle(tiers, "tiers"));
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(refusal, "refusal"));
+    quire_offer_refusal own{};
+    QUIRE_RETURN_IF_ERROR(tiers->object->fetch_refusal(fetch, &own));
+    c_api::write_info(refusal, own);
+    return {};
+  });
+}
+
 quire_code quire_fetch_cancel(quire_tiers* tiers, quire_fetch_id fetch, quire_error* err) {
   return with_tiers(tiers, err, [&](quire::TierSet& object) { return object.fetch_cancel(fetch); });
 }

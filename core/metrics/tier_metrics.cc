@@ -78,6 +78,9 @@ constexpr MetricField<Each> kOfEach[] = {
     {{"tier_lookup_expected_seconds", kGauge, "seconds", "How long a look-up takes, as estimated now; 0 = unknown."},
      "",
      [](const Each& s) { return double(s.latency_ns) / 1e9; }},
+    {{"tier_offers_refused", kCounter, "", "Fetches to which nothing came of an offer, because it is of something else."},
+     "",
+     [](const Each& s) { return double(s.offers_refused); }},
 };
 
 constexpr MetricFamily kTickets = {"connector_tickets", kCounter, "", "Tickets of the connector that ended, by how."};

@@ -1,5 +1,6 @@
 #include "core/prefix/identity.h"
 
+#include <array>
 #include <cstring>
 
 namespace quire {
@@ -33,6 +34,17 @@ Result<Identity> Identity::encode(const quire_identity* identity) {
   put(id.salt.data, id.salt.len);
   put(id.adapter.data, id.adapter.len);
   return out;
+}
+
+IdentityParts split_identity(std::string_view encoded) {
+  std::array<uint64_t, 3> numbers{};  // epoch, and both lengths
+  IdentityParts parts;
+  if (encoded.size() < sizeof numbers) return parts;
+  std::memcpy(numbers.data(), encoded.data(), sizeof numbers);
+  parts.epoch = numbers[0];
+  parts.salt = encoded.substr(sizeof numbers, numbers[1]);
+  parts.adapter = encoded.substr(sizeof numbers + parts.salt.size(), numbers[2]);
+  return parts;
 }
 
 std::string outside_salt(const quire_identity& identity) {

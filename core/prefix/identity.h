@@ -25,6 +25,13 @@ class Identity {
   uint32_t size_ = 0;
 };
 
+// The parts of an encoded identity. They borrow its bytes.
+struct IdentityParts {
+  uint64_t epoch = 0;
+  std::string_view salt, adapter;
+};
+IdentityParts split_identity(std::string_view encoded);
+
 // Between salt and epoch in names for others, and the most bytes that both take beside the salt.
 inline constexpr std::string_view kEpochMark = "#epoch=";
 inline constexpr uint64_t kMostEpochBytes = kEpochMark.size() + 20;

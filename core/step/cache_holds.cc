@@ -99,15 +99,17 @@ Status Cache::prefix_digests(const quire_identity* identity, std::span<const qui
   return {};
 }
 
-Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends,
-                               uint8_t* digests) const {
+Status Cache::sequence_digests(SequenceId id, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends, uint8_t* digests,
+                               std::string* identity) const {
   QUIRE_RETURN_IF_ERROR(check_ends(ends, symbols.size()));
   std::shared_lock lock(impl_->mutex);
   const Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
   if (q == kNone) return not_live(id);
   QUIRE_RETURN_IF_ERROR(m.media.check_symbols(symbols, 0));
-  m.units.digests(m.index.root_identity(m.sequences.at(q).root), symbols, ends, digests);
+  const std::string_view own = m.index.root_identity(m.sequences.at(q).root);
+  m.units.digests(own, symbols, ends, digests);
+  if (identity != nullptr) identity->assign(own);
   return {};
 }
 

@@ -14,7 +14,8 @@
 
 namespace quire {
 
-enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading };
+// kAsking: it has ended, and a peer is asked why nothing came of its offer.
+enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading, kAsking };
 
 // How the bytes of a record come.
 enum class LoadWay : uint8_t {
@@ -58,7 +59,16 @@ struct Fetch {
   // The peer that is asked: of which tier; kNone: none. Its handle and address follow the keys.
   uint32_t peer_tier = kNone;
   std::vector<uint8_t> peer_key;
-  uint64_t peer_end = 0;  // tokens that it offers
+  uint64_t peer_end = 0;            // tokens that it offers
+  bool peer_failed = false;         // it, or the way to it
+  bool has_refused_blocks = false;  // a record of any tier did not have all of a block
+  // Where it ends, but for what a peer says of its offer.
+  struct End {
+    quire_fetch_outcome outcome = QUIRE_FETCH_DONE;
+    uint64_t committed = 0;
+    uint64_t description_bytes = 0;  // 0: not known yet
+    uint32_t slot = kNone;           // of the transfer
+  } ending;
   int64_t begun = 0, loading_since = 0, deadline = 0;
   int64_t fair = 0;        // the deadline that the tiers have, whatever the engine's is
   int64_t patience = 0;    // ns from loading_since until its progress is looked at

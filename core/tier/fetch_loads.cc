@@ -250,6 +250,8 @@ void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
   } catch (const std::bad_alloc&) {
     over.is_ours = true;
   }
+  f.has_refused_blocks = f.has_refused_blocks || (end.code == QUIRE_OK && over.code == QUIRE_NOT_FOUND);
+  f.peer_failed = f.peer_failed || (t.tier == f.peer_tier && end.code != QUIRE_OK);
   over.is_ours = over.is_ours || (end.code == QUIRE_OK && over.code == QUIRE_ABORTED);
   if (t.copies.empty()) return landed(slot, over);
   state_.landings.begin(slot, over);  // also of one that has failed: its copies still write

@@ -188,6 +188,7 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   } else if (end.code != QUIRE_CANCELLED) {
     tier.failed(state_.now(), Tier::What::kLookup);
   }
+  if (!given_up && transfer.tier == fetches_[index].peer_tier && end.code != QUIRE_OK) fetches_[index].peer_failed = true;
   if (!given_up && end.code == QUIRE_OK) {
     const std::span<WantedRecord> records = fetches_[index].table->records().subspan(transfer.end);
     for (size_t i = 0; i < transfer.sizes.size(); ++i) {
@@ -258,7 +259,11 @@ void Fetches::choose(uint32_t index) {
   std::vector<uint64_t> bytes(state_.tiers.size()), longest, chosen;
   for (size_t i = f.candidates.boundaries.size(); i > 0 && seen < kMostChoices; --i) {
     const uint64_t boundary = f.candidates.boundaries[i - 1];
-    if (!f.table->has_states(boundary) || !arrivals_.has_whole_blocks(*f.table, boundary)) continue;  // cheap, and most have none
+    if (!f.table->has_states(boundary)) continue;  // cheap, and most have none
+    if (!arrivals_.has_whole_blocks(*f.table, boundary)) {
+      f.has_refused_blocks = true;
+      continue;
+    }
     std::fill(bytes.begin(), bytes.end(), 0);
     if (!f.table->is_there(f.full_hit, boundary, bytes)) continue;
     // Where a chunk begins nothing is needed. That says nobody has computed what is before it.

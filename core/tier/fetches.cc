@@ -39,8 +39,13 @@ void count_late(TierState& state, uint32_t tiers) {
 }  // namespace
 
 // The quarantine has place for as many as are held when a load begins, and for those in progress.
-Fetches::Fetches(TierState& state, double ns_per_token, uint32_t most)
-    : state_(state), worth_(state.tiers, ns_per_token), fetches_(most), quarantine_(state, 2 * size_t{most}), arrivals_(state) {
+Fetches::Fetches(TierState& state, Questions& questions, double ns_per_token, uint32_t most)
+    : state_(state),
+      questions_(questions),
+      worth_(state.tiers, ns_per_token),
+      fetches_(most),
+      quarantine_(state, 2 * size_t{most}),
+      arrivals_(state) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.sources);
 }
 
@@ -65,6 +70,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.symbols.assign(symbols.begin(), symbols.end());
   f.peer_tier = peer.tier;
   f.peer_end = peer.end_token;
+  f.peer_failed = f.has_refused_blocks = false;
   f.peer_key.assign(peer.handle.begin(), peer.handle.end());
   f.peer_key.insert(f.peer_key.end(), peer.address.begin(), peer.address.end());
   f.begun = state_.now();
@@ -143,6 +149,10 @@ void Fetches::advance() noexcept {
     if (f.phase == Phase::kFree) continue;
     guarded(i, [&] {
       if (f.is_cancelled) return give_up(i, QUIRE_FETCH_CANCELLED);
+      if (f.phase == Phase::kAsking) {
+        if (f.is_doomed || now >= f.deadline || !questions_.move_on(i, &f)) give_up(i, f.ending.outcome);
+        return;
+      }
       if (f.is_doomed) return give_up(i, QUIRE_FETCH_FAILED);
       const bool has_answers = (f.phase == Phase::kLooking && f.asks_others) || f.phase == Phase::kLookingAgain;
       if (now >= f.deadline && has_answers && !f.has_deadline) return choose_without_the_rest(i);
@@ -175,6 +185,11 @@ uint64_t Fetches::take_results(std::span<quire_fetch_result> out) {
 
 void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t committed) {
   Fetch& f = fetches_[index];
+  if (f.phase != Phase::kAsking && !is_stopping_ && questions_.is_due(f, outcome, committed)) {
+    f.phase = Phase::kAsking;
+    f.ending = {outcome, committed, 0, kNone};
+    if (questions_.move_on(index, &f)) return;
+  }
   const bool has_come = f.committed > 0;
   if (has_come && (outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_SLOWER)) outcome = QUIRE_FETCH_DONE;  // nothing more
   committed = std::max(committed, f.committed);
@@ -218,6 +233,10 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
   const int64_t now = state_.now();
   const bool is_slow = outcome == QUIRE_FETCH_LATE && now >= worth_.too_slow_at(f);
+  if (f.phase == Phase::kAsking) {
+    questions_.give_up(&f);
+    return finish(index, outcome, f.ending.committed);
+  }
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
@@ -286,6 +305,11 @@ void Fetches::go_on(uint32_t index, uint64_t committed) {
 void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
   const bool is_lookup = state_.transfers->at(slot).kind == TransferKind::kLookup;
   const uint32_t index = state_.transfers->at(slot).owner;
+  if (state_.transfers->at(slot).kind == TransferKind::kDescription) {
+    if (index == kNone || is_stopping_) return state_.close(slot);
+    if (!questions_.ended(slot, end, &fetches_[index])) guarded(index, [&] { give_up(index, fetches_[index].ending.outcome); });
+    return;
+  }
   if (index != kNone) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
   if (is_lookup) return lookup_ended(slot, end);
   quarantine_.ended(state_.transfers->at(slot).quarantine);

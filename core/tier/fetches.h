@@ -17,6 +17,7 @@
 #include "core/tier/arrivals.h"
 #include "core/tier/fetch.h"
 #include "core/tier/quarantine.h"
+#include "core/tier/questions.h"
 #include "core/tier/tier_state.h"
 #include "core/tier/worth.h"
 
@@ -32,8 +33,8 @@ struct FetchPeer {
 
 class Fetches {
  public:
-  // state: borrowed. ns_per_token: of computing a prompt; 0: unknown.
-  Fetches(TierState& state, double ns_per_token, uint32_t most);
+  // state, questions: borrowed. ns_per_token: of computing a prompt; 0: unknown.
+  Fetches(TierState& state, Questions& questions, double ns_per_token, uint32_t most);
 
   Result<quire_fetch_id> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
                                int64_t deadline_ns, const FetchPeer& peer);
@@ -101,6 +102,7 @@ class Fetches {
   void guarded(uint32_t index, Body body) noexcept;
 
   TierState& state_;
+  Questions& questions_;
   Worth worth_;
   std::vector<Fetch> fetches_;
   std::vector<quire_fetch_result> results_;

@@ -83,7 +83,8 @@ Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> sy
   }
   std::sort(lengths.begin(), lengths.end());
   std::vector<uint8_t> digests(lengths.size() * sizeof(PrefixName));
-  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(sequence, symbols, lengths, digests.data()));
+  std::string identity;
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(sequence, symbols, lengths, digests.data(), &identity));
   const auto name_at = [&](uint64_t length) {
     const auto at = std::lower_bound(lengths.begin(), lengths.end(), length) - lengths.begin();
     PrefixName name;
@@ -99,8 +100,22 @@ Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> sy
       QUIRE_RETURN_IF_ERROR(add_record(part, p, range, names, offer));
     }
   }
-  offer->headers.allocate(offer->records.back().header_at + offer->records.back().header_bytes);
+  describe(identity, {name_at(offer->end_token), name_at(offer->end_token + ahead)}, offer);
   return {};
+}
+
+void Offers::describe(std::string_view identity, const PrefixNames& prefix, Offer* offer) const {
+  OfferDescription description = describe_plan(*state_.plan);
+  describe_identity(identity, offer->handle, &description);
+  description.end_token = offer->end_token;
+  description.prefix = prefix;
+  const std::vector<uint8_t> bytes = write_description(description);
+  const uint64_t most = state_.tiers[offer->tier]->connector().info().max_object_bytes;
+  if (bytes.size() <= kMostDescriptionBytes && (most == 0 || bytes.size() <= most)) offer->description_bytes = bytes.size();
+  offer->is_described = offer->description_bytes == 0;
+  offer->description_at = offer->records.back().header_at + offer->records.back().header_bytes;
+  offer->headers.allocate(offer->description_at + offer->description_bytes);
+  std::copy_n(bytes.begin(), offer->description_bytes, offer->headers.data() + offer->description_at);
 }
 
 Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t t) {
@@ -123,8 +138,8 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
   Status added;
   try {
     added = add_records(sequence, symbols, offer.get());
-    by_ticket_.reserve(by_ticket_.size() + offer->records.size());
-    offer->tickets.reserve(offer->records.size());
+    by_ticket_.reserve(by_ticket_.size() + offer->num_tickets());
+    offer->tickets.reserve(offer->num_tickets());
   } catch (...) {
     (void)state_.cache->hold_end(offer->hold);
     throw;
@@ -154,7 +169,7 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
 Status Offers::info(const OfferHandle& handle, quire_offer_info* info) const {
   const Offer* const offer = find(handle);
   if (offer == nullptr) return fail(QUIRE_NOT_FOUND, "handle: no such offer, or it has ended");
-  info->is_ready = offer->tickets.size() == offer->records.size() ? 1 : 0;
+  info->is_ready = offer->tickets.size() == offer->num_tickets() ? 1 : 0;
   info->num_records = offer->records.size();
   return {};
 }
@@ -184,6 +199,10 @@ void Offers::start_ready() noexcept {
 }
 
 Submitted Offers::start(Offer* offer, uint64_t* summed) {
+  if (!offer->is_described) {
+    if (const Submitted submitted = submit_description(offer); submitted != Submitted::kYes) return submitted;
+    offer->is_described = true;
+  }
   for (; offer->waits(); ++offer->next) {
     if (*summed >= kSummedAtOnce) return Submitted::kFull;
     const Record& record = offer->records[offer->next];
@@ -208,8 +227,18 @@ Submitted Offers::submit(Offer* offer, const Record& record) {
   add_header_run(own, 0, &state_.ticket_runs);
   const ShardBytes& shard = state_.shards[part.shard];
   add_payload_runs(shard, shard.ids[offer->tier], runs_, record.header_bytes, &state_.ticket_runs);
+  return submit_runs(offer, header_.key, record.header_bytes + header_.payload_bytes());
+}
+
+Submitted Offers::submit_description(Offer* offer) {
+  state_.ticket_runs.clear();
+  add_header_run(offer->headers.all().subspan(offer->description_at, offer->description_bytes), 0, &state_.ticket_runs);
+  return submit_runs(offer, description_key(), offer->description_bytes);
+}
+
+Submitted Offers::submit_runs(Offer* offer, const RecordKey& name, uint64_t bytes) {
   std::array<uint8_t, sizeof(RecordKey) + sizeof(OfferHandle)> key{};
-  std::copy(header_.key.begin(), header_.key.end(), key.begin());
+  std::copy(name.begin(), name.end(), key.begin());
   std::copy(offer->handle.begin(), offer->handle.end(), key.begin() + sizeof(RecordKey));
   quire_ticket ticket{};
   ticket.ticket = kTicketMark | next_ticket_ << 16;
@@ -217,7 +246,7 @@ Submitted Offers::submit(Offer* offer, const Record& record) {
   ticket.num_runs = static_cast<uint32_t>(state_.ticket_runs.size());
   ticket.num_keys = 1;
   ticket.key_bytes = key.size();
-  ticket.object_bytes = record.header_bytes + header_.payload_bytes();
+  ticket.object_bytes = bytes;
   ticket.deadline_ns = -1;
   const auto place = by_ticket_.emplace(ticket.ticket, offer).first;  // before it can end
   uint64_t accepted = 0;

@@ -13,11 +13,10 @@
 #include <vector>
 
 #include "core/tier/held_records.h"
+#include "core/tier/offer_description.h"
 #include "core/tier/tier_state.h"
 
 namespace quire {
-
-using OfferHandle = std::array<uint8_t, 16>;
 
 class Offers {
  public:
@@ -58,12 +57,16 @@ class Offers {
     uint64_t mark = 0;  // of the streams: the kernels that wrote it
     uint64_t bytes = 0;
     std::vector<Record> records;
+    uint64_t description_at = 0;     // in `headers`; it is submitted first
+    uint64_t description_bytes = 0;  // 0: the connector takes none that long
+    bool is_described = false;
     size_t next = 0;                // record that is submitted next
     std::vector<uint64_t> tickets;  // in flight
     bool is_withdrawn = false;
     RawBytes headers;
 
-    bool waits() const { return !is_withdrawn && next < records.size(); }
+    size_t num_tickets() const { return records.size() + (description_bytes > 0 ? 1 : 0); }
+    bool waits() const { return !is_withdrawn && (next < records.size() || !is_described); }
   };
 
   Offer* find(const OfferHandle& handle) const;
@@ -73,9 +76,14 @@ class Offers {
   Status add_records(SequenceId sequence, std::span<const quire_symbol> symbols, Offer* offer);
   Status add_record(const TierPart& part, uint32_t number, const HeldRange& range,  //
                     const PrefixNames& names, Offer* offer);
+  // prefix: at its end. Its bytes follow those of the headers.
+  void describe(std::string_view identity, const PrefixNames& prefix, Offer* offer) const;
   // Submits what can be submitted now. kFull: the connector takes no more, or enough was summed.
   Submitted start(Offer* offer, uint64_t* summed);
   Submitted submit(Offer* offer, const Record& record);
+  Submitted submit_description(Offer* offer);
+  // Its runs are in ticket_runs.
+  Submitted submit_runs(Offer* offer, const RecordKey& name, uint64_t bytes);
   void withdraw(Offer* offer) noexcept;
   // Ends those that nobody reads and nobody will.
   void close_ended() noexcept;

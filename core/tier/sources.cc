@@ -32,6 +32,7 @@ bool may_share_heads(const RecordShape& a, const RecordShape& b) {
 Result<std::unique_ptr<Sources>> Sources::make(const TierPlan& plan, std::span<const uint32_t> sizes) {
   QUIRE_RETURN_IF_ERROR(check_shardings(sizes));
   std::unique_ptr<Sources> sources(new Sources(plan));
+  sources->sizes_.assign(sizes.begin(), sizes.end());
   sources->add_own();
   for (uint32_t g = 0; g < plan.config().groups.size(); ++g) {
     for (const uint32_t size : sizes) {

@@ -41,6 +41,8 @@ class Sources {
   // [0]: our own. A set whose names are those of an earlier one is left out. None: no shard has the
   // group.
   std::span<const std::vector<uint32_t>> sets(uint32_t group) const { return sets_[group]; }
+  // Tensor-parallel sizes that were asked for.
+  std::span<const uint32_t> sizes() const { return sizes_; }
   bool has_others() const { return all_.size() > plan_.parts().size(); }
 
   RecordKey key(uint32_t source, uint64_t end, const PrefixNames& names) const;
@@ -58,6 +60,7 @@ class Sources {
   void add_others(uint32_t group, uint32_t size);
 
   const TierPlan& plan_;
+  std::vector<uint32_t> sizes_;
   std::vector<RecordSource> all_;
   std::vector<std::vector<std::vector<uint32_t>>> sets_;  // by group
 };

@@ -26,7 +26,8 @@ Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> c
   std::unique_ptr<TierPlan> plan(new TierPlan(std::move(config)));
   QUIRE_RETURN_IF_ERROR(plan->make_parts());
   QUIRE_RETURN_IF_ERROR(plan->choose_unit(unit_tokens, max_object_bytes));
-  plan->fingerprint_ = fingerprint_of(fingerprint_text(*plan->config_, weights));
+  plan->model_ = fingerprint_text(*plan->config_, weights);
+  plan->fingerprint_ = fingerprint_of(plan->model_);
   return plan;
 }
 

@@ -60,6 +60,7 @@ class TierPlan {
   bool has_states() const { return has_states_; }
   uint64_t grid() const { return grid_; }  // boundaries are its multiples
   const Fingerprint& fingerprint() const { return fingerprint_; }
+  const std::string& model() const { return model_; }  // what it is of, as text
 
   // The unit that ends at or holds the last token before `end` begins here.
   uint64_t unit_begin(uint64_t end) const { return end == 0 ? 0 : (end - 1) / unit_tokens_ * unit_tokens_; }
@@ -86,6 +87,7 @@ class TierPlan {
   std::vector<TierPart> parts_;
   uint64_t unit_tokens_ = 0, look_ahead_ = 0, grid_ = 1;
   bool has_states_ = false;
+  std::string model_;
   Fingerprint fingerprint_{};
 };
 

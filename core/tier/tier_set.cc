@@ -116,8 +116,8 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   state.memories = std::move(o.memories);
   state.streams = std::move(o.streams);
   std::unique_ptr<TierSet> set(new TierSet(std::make_unique<TierState>(std::move(state))));
-  set->fetches_ =
-      std::make_unique<Fetches>(set->state_, o.ns_per_token, o.max_fetches != 0 ? o.max_fetches : set->state_.cache->load_limits().loads);
+  set->fetches_ = std::make_unique<Fetches>(set->state_, set->questions_, o.ns_per_token,
+                                            o.max_fetches != 0 ? o.max_fetches : set->state_.cache->load_limits().loads);
   QUIRE_RETURN_IF_ERROR(set->register_bytes());
   if (reasons == 0) return set;
   quire_unit_options watched{};
@@ -237,7 +237,8 @@ bool TierSet::poll_tier(uint32_t t) {
       }
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
-      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad) fetches_->ended(slot, ends[i]);
+      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad || kind == TransferKind::kDescription)
+        fetches_->ended(slot, ends[i]);
       if (kind == TransferKind::kRemove) state_.close(slot);
     }
     any = any || n > 0;
@@ -344,6 +345,11 @@ Status TierSet::offer_end(const OfferHandle& handle) {
 Status TierSet::fetch_cancel(quire_fetch_id fetch) {
   const std::lock_guard guard(lock_);
   return fetches_->cancel(fetch);
+}
+
+Status TierSet::fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const {
+  const std::lock_guard guard(lock_);
+  return questions_.refusal(fetch, refusal);
 }
 
 // The ring has a lock of its own, so that a reader waits for no call of the tiers.

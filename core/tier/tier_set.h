@@ -11,6 +11,7 @@
 
 #include "core/tier/fetches.h"
 #include "core/tier/offers.h"
+#include "core/tier/questions.h"
 #include "core/tier/stores.h"
 #include "core/tier/tier_state.h"
 
@@ -51,6 +52,7 @@ class TierSet {
                                      std::span<const quire_symbol> symbols,  //
                                      int64_t deadline_ns, const FetchPeer& peer = {});
   Status fetch_cancel(quire_fetch_id fetch);
+  Status fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const;              // any thread
   Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
                                   uint32_t tier);
   Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;
@@ -68,7 +70,7 @@ class TierSet {
 
  private:
   explicit TierSet(std::unique_ptr<TierState> state)  //
-      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_) {}
+      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_), questions_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;
@@ -85,6 +87,7 @@ class TierSet {
   TierState& state_;
   Stores stores_;
   Offers offers_;
+  Questions questions_;
   std::unique_ptr<Fetches> fetches_;
   bool watches_ = false;          // units of the cache
   std::vector<int> descriptors_;  // of connectors; -1: it has none

@@ -20,7 +20,8 @@
 
 namespace quire {
 
-enum class TransferKind : uint8_t { kLookup, kStore, kLoad, kRemove };
+// kDescription: of an offer; its size is looked up first.
+enum class TransferKind : uint8_t { kLookup, kStore, kLoad, kRemove, kDescription };
 
 // Bytes [begin, end) of a record.
 struct ByteRange {

@@ -84,6 +84,7 @@ void Wanted::tier(uint32_t index, const quire_tier_stats& tier) {
   counter("tier_fetched_tokens", tier.tokens_fetched, label);
   gauge("tier_load_seconds_per_mib", static_cast<double>(tier.ns_per_mib) / 1e9, label);
   gauge("tier_lookup_expected_seconds", static_cast<double>(tier.latency_ns) / 1e9, label);
+  counter("tier_offers_refused", tier.offers_refused, label);
 }
 
 void Wanted::connector(const std::string& label, const quire_connector_stats& tickets, const quire_connector_health& health) {
@@ -109,7 +110,7 @@ void Wanted::connector(const std::string& label, const quire_connector_stats& ti
 }
 
 // A struct that grew is looked at here: its new numbers are in the text, or left out on purpose.
-static_assert(sizeof(quire_cache_stats) == 1224 && sizeof(quire_tiers_stats) == 432 && sizeof(quire_tier_stats) == 176 &&
+static_assert(sizeof(quire_cache_stats) == 1224 && sizeof(quire_tiers_stats) == 432 && sizeof(quire_tier_stats) == 184 &&
               sizeof(quire_connector_stats) == 904 && sizeof(quire_connector_health) == 48);
 
 }  // namespace quire::test

@@ -33,6 +33,7 @@ quire_fetch_id Engine::begin_from(const quire_offer& offer, quire_sequence_id se
   quire_error err = QUIRE_INIT(quire_error);
   quire_fetch_id fetch = 0;
   quire_peer peer = QUIRE_INIT(quire_peer);
+  peer.tier = options_.first_peer;
   peer.address = {options_.peer.data(), options_.peer.size()};
   std::memcpy(peer.handle, offer.handle, sizeof peer.handle);
   peer.end_token = offer.end_token;

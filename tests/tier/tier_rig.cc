@@ -183,7 +183,7 @@ void Engine::make_tiers() {
     tier.connector = connector;
     tier.reasons = tiers.size() < options_.reasons_of.size() ? options_.reasons_of[tiers.size()] : options_.reasons;
     tier.max_store_bytes = options_.max_store_bytes;
-    if (options_.is_peers) tier.flags = QUIRE_TIER_PEERS, tier.reasons = 0;
+    if (options_.is_peers && tiers.size() >= options_.first_peer) tier.flags = QUIRE_TIER_PEERS, tier.reasons = 0;
     tiers.push_back(tier);
   }
   std::vector<quire_memory*> memories;

@@ -76,6 +76,7 @@ struct EngineOptions {
   uint64_t event_ring_bytes = 0;      // of each tier; those of the cache: SHA-256, seed "7"
   bool has_cache_events = true;       // or it does not, although tiers are to
   bool is_peers = false;              // the tiers are peers; reasons 0
+  uint32_t first_peer = 0;            // but for those before this one
   std::string peer = "peer:1";        // address of the one that is asked
 };
 

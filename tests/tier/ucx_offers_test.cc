@@ -99,6 +99,33 @@ TEST(UcxOffers, AreFoundByTheirHandleOnce) {
   EXPECT_EQ(fetch(offer), QUIRE_FETCH_NOTHING);
 }
 
+// A fetch that is refused ends its offer, as any other does.
+TEST(UcxOffers, SayWhyTheyAreRefused) {
+  const Text text = count_text(1, 417);
+  const auto refused = [&](void (*change)(EngineOptions * o), const quire_offer_refusal& expected) {
+    Pair pair({full_layer(4), window_layer(40), state_layer()}, 2, 1);
+    EngineOptions o = pair.reader({full_layer(4), window_layer(40), state_layer()}, 1);
+    change(&o);
+    Engine reader(pair.clock, o, {});
+    const quire_offer offer = pair.offer(text);
+    const quire_sequence_id sequence = reader.open();
+    const quire_fetch_result got = reader.fetch_from(offer, sequence, text);
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_NOTHING);
+    quire_offer_refusal why = QUIRE_INIT(quire_offer_refusal);
+    ASSERT_EQ(quire_fetch_get_refusal(reader.tiers(), got.fetch, &why, nullptr), QUIRE_OK);
+    EXPECT_EQ(why.field, expected.field);
+    EXPECT_STREQ(why.name, expected.name);
+    EXPECT_STREQ(why.here, expected.here);
+    EXPECT_STREQ(why.there, expected.there);
+    reader.go_on(sequence, text);
+    pair.expect_over();
+    EXPECT_EQ(reader.tier().offers_refused, 1U);
+  };
+  refused([](EngineOptions* o) { o->weights = "others"; }, {0, QUIRE_OFFER_WEIGHTS, "weights", "others", "test-weights"});
+  refused([](EngineOptions* o) { o->layers[1].window = 48; }, {0, QUIRE_OFFER_LAYERS, "layer 1.0", "window 48", "window 40"});
+  refused([](EngineOptions* o) { o->others.clear(); }, {0, QUIRE_OFFER_RANKS, "tensor_parallel", "1", "2"});
+}
+
 TEST(UcxOffers, EndWithTheirLease) {
   Pair pair({full_layer(), window_layer(40)}, 1, 1, R"(, "lease": "200ms")");
   const Text text = count_text(1, 417);

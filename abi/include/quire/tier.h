@@ -241,8 +241,8 @@ typedef struct quire_peer {
 /* As quire_fetch_begin, and asks a peer for what it offers. Whatever else the cache and the tiers
  * have is used, too: only what is missing comes from the peer. When the fetch ends, the peer learns
  * that the offer is not needed any more. Tensor-parallel size, blocks, page order and policy of the
- * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). A peer with other
- * weights has nothing that is found.
+ * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If nothing comes
+ * because of what the offer is of, quire_fetch_get_refusal says so.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: those of quire_fetch_begin, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
  * QUIRE_TIER_PEERS). */
@@ -250,6 +250,45 @@ QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_i
                                             const quire_symbol *symbols, uint64_t num_symbols,
                                             int64_t deadline_ns, const quire_peer *peer,
                                             quire_fetch_id *out, quire_error *err);
+/* What an offer says of itself, in the order in which its reader compares it. */
+typedef int32_t quire_offer_field;
+enum quire_offer_field_e {
+  QUIRE_OFFER_VERSION = 1,         /* of what it says, or of its records */
+  QUIRE_OFFER_WEIGHTS = 2,
+  QUIRE_OFFER_LAYERS = 3,          /* what one caches: heads, sizes, types, codec, window, sinks */
+  QUIRE_OFFER_UNIT_TOKENS = 4,
+  QUIRE_OFFER_RANKS = 5,           /* a tensor-parallel size that the options do not name, other
+                                    * pipeline stages or context-parallel ranks */
+  QUIRE_OFFER_GROUPS = 6,          /* its plan groups the layers otherwise */
+  QUIRE_OFFER_LOOK_AHEAD = 7,      /* tokens that drafts read ahead */
+  QUIRE_OFFER_SALT = 8,
+  QUIRE_OFFER_ADAPTER = 9,
+  QUIRE_OFFER_EPOCH = 10,
+  QUIRE_OFFER_END_TOKEN = 11,      /* not that of quire_peer, not beyond the prompt, or not where
+                                    * all groups can resume here */
+  QUIRE_OFFER_PROMPT = 12,         /* other tokens */
+  QUIRE_OFFER_BLOCK_TOKENS = 13,   /* windows under longer blocks than the writer's */
+  QUIRE_OFFER_FIELD_FORCE32 = -0x7fffffff
+};
+
+/* Why nothing came of an offer. Info. */
+typedef struct quire_offer_refusal {
+  uint32_t struct_size;
+  quire_offer_field field;         /* the first one that differs */
+  char name[64];                   /* of it, for example "unit_tokens" or "layer 3.0" */
+  char here[128];                  /* its value in this process; empty = it is not shown */
+  char there[128];                 /* in the peer's, who may say anything */
+} quire_offer_refusal;
+
+/* Reads why a fetch from a peer brought nothing of an offer that was there, or not all of it: the
+ * first field in which it differs from what this process could read. A fetch finds out within its
+ * deadline, before it is reported. Where it ended because of its deadline, or of the peer or the
+ * connector, nothing is known. Of salt, adapter and prompt no values are shown.
+ * - fetch: has been reported. The latest 64 that were refused so are remembered.
+ * Thread: any thread. Blocking: for moments.
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (no offer was refused in it, as far as is known). */
+QUIRE_API quire_code quire_fetch_get_refusal(quire_tiers *tiers, quire_fetch_id fetch,
+                                             quire_offer_refusal *refusal, quire_error *err);
 /* Ends a fetch early: quire_tiers_run reports it at its next call. Blocks of unfinished transfers
  * stay quarantined until these have ended.
  * Thread: serialized on tiers and cache. Blocking: no.
@@ -296,6 +335,7 @@ typedef struct quire_tier_stats {
   uint64_t times_closed;           /* suspended */
   uint64_t ns_per_mib;             /* of loads, as it is estimated now; 0 = unknown */
   uint64_t latency_ns;             /* of look-ups, as it is estimated now; 0 = unknown */
+  uint64_t offers_refused;         /* fetches for which quire_fetch_get_refusal has an answer */
 } quire_tier_stats;
 
 /* Reads the counters of a tier.

@@ -49,6 +49,11 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   Returned<void> end_offer(const quire_offer& offer) const {  //
     return detail::call(quire_offer_end, get(), offer.handle);
   }
+  // Why nothing came of an offer, or not all of it: the first field in which it differs. Errors:
+  // NOT_FOUND (none was refused in this fetch, as far as is known).
+  Returned<quire_offer_refusal> refusal(quire_fetch_id fetch) const {  //
+    return detail::get<quire_offer_refusal>(quire_fetch_get_refusal, get(), fetch);
+  }
   // Errors: NOT_FOUND.
   Returned<void> cancel_fetch(quire_fetch_id fetch) const { return detail::call(quire_fetch_cancel, get(), fetch); }
   // Stores, follows transfers, ends fetches; fetches that have ended go into `to`; returns how

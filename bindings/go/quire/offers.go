@@ -40,6 +40,19 @@ func (t *Tiers) BeginFetchFrom(peer Peer, sequence SequenceID, symbols []Symbol,
 	return FetchID(fetch), err
 }
 
+// Refusal reads why a fetch from a peer brought nothing of an offer that was there, or not all of it:
+// the first field in which it differs from what this process could read. The latest 64 fetches that
+// were refused so are remembered. Any goroutine.
+// Errors: NotFound (no offer was refused in it, as far as is known).
+func (t *Tiers) Refusal(fetch FetchID) (refusal OfferRefusal, err error) {
+	refusal.structSize = uint32(unsafe.Sizeof(refusal))
+	err = t.ask(func(t *C.quire_tiers, err *C.quire_error) C.quire_code {
+		return C.quire_fetch_get_refusal(t, C.quire_fetch_id(fetch),
+			(*C.quire_offer_refusal)(unsafe.Pointer(&refusal)), err)
+	})
+	return refusal, err
+}
+
 // BeginOffer offers the first committed tokens of a sequence to one reader, through a tier with
 // Peers. Nothing is copied: the connector sends from the pool, so the offer holds its blocks until
 // the connector ends it: its reader is done, its lease is over (a setting of the connector), or it

@@ -61,6 +61,9 @@ func TestOffersAreHeldUntilTheyEnd(t *testing.T) {
 	if got := ended(t, tiers); got.Fetch != fetch || got.Outcome != FetchNothing {
 		t.Errorf("%+v", got)
 	}
+	if _, err := tiers.Refusal(fetch); !errors.Is(err, NotFound) { // there is no offer
+		t.Error(err)
+	}
 	if must(tiers.TierStats(0)).KeysLookedUp == 0 {
 		t.Error("the peer was not asked")
 	}

@@ -27,7 +27,7 @@ var mirrored = map[string]any{
 	"quire_hold_info": HoldInfo{}, "quire_unit": Unit{}, "quire_unit_options": UnitOptions{},
 	"quire_fetch_result": FetchResult{}, "quire_tier_stats": TierStats{},
 	"quire_tiers_stats": TiersStats{}, "quire_record_info": RecordInfo{},
-	"quire_offer": Offer{}, "quire_offer_info": OfferInfo{},
+	"quire_offer": Offer{}, "quire_offer_info": OfferInfo{}, "quire_offer_refusal": OfferRefusal{},
 	"quire_session_info": SessionInfo{},
 }
 

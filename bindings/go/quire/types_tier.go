@@ -44,6 +44,7 @@ type TierStats struct {
 	TimesClosed    uint64 // after failures in a row
 	NsPerMib       uint64 // of loads, as it is estimated now; 0 = unknown
 	LatencyNs      uint64 // of look-ups, as it is estimated now; 0 = unknown
+	OffersRefused  uint64 // fetches for which Refusal has an answer
 }
 
 // TiersStats is quire_tiers_stats: what happened in all tiers since they were made.
@@ -67,6 +68,15 @@ type TiersStats struct {
 	FetchLatency     [32]uint64
 	Offers           uint64 // begun
 	OffersInProgress uint64 // now
+}
+
+// OfferRefusal is quire_offer_refusal: why nothing came of an offer.
+type OfferRefusal struct {
+	structSize uint32
+	Field      OfferField // the first one that differs
+	Name       Text64     // of it, for example "unit_tokens" or "layer 3.0"
+	Here       Text128    // its value in this process; empty = it is not shown
+	There      Text128    // in the peer's, who may say anything
 }
 
 // OfferHandle names an offer: random, and whoever has it can read the offer.

@@ -62,6 +62,7 @@ from ._infos import (
     ModelInfo,
     Offer,
     OfferInfo,
+    OfferRefusal,
     PinInfo,
     ProbeInfo,
     ProbeResult,
@@ -93,6 +94,7 @@ from ._numbers import (
     LayerKind,
     LogLevel,
     Miss,
+    OfferField,
     PlanFlag,
     Refusal,
     Result,
@@ -113,11 +115,11 @@ __all__ = [
     "ConfigInfo", "Connector", "ConnectorFlag", "ConnectorHealth", "ConnectorInfo", "ConnectorState", "ConnectorStats", "DType", "Device",
     "DeviceInfo", "DeviceType", "Entry", "Error", "FetchOutcome", "FetchResult", "FieldRole", "FillKind", "GroupBatch", "GroupInfo",
     "KVField", "KVScales", "KVView", "Keep", "Layer", "LayerFlag", "LayerKind", "LayerPlace", "LogLevel", "Lowering", "Memory", "Miss",
-    "Model", "ModelInfo", "Offer", "OfferInfo", "PagedKV", "PagedState", "Peer", "PinInfo", "Plan", "PlanCapacity", "PlanFlag", "PlanGroup",
-    "PlanRegion", "ProbeInfo", "ProbeResult", "Refusal", "RegionInfo", "Replay", "Result", "Runtime", "RuntimeFlag", "SequenceFlag",
-    "SequenceInfo", "SessionInfo", "Source", "StateKind", "StateMode", "StateTensor", "StateView", "Step", "StepInfo", "Stream", "Tensor",
-    "Tier", "TierStats", "Tiers", "TiersStats", "Unit", "VllmFlag", "dtype_of", "entries", "library_path", "metrics", "outcomes", "plan",
-    "refusal_text", "replay", "restore_session", "save_session",
+    "Model", "ModelInfo", "Offer", "OfferField", "OfferInfo", "OfferRefusal", "PagedKV", "PagedState", "Peer", "PinInfo", "Plan",
+    "PlanCapacity", "PlanFlag", "PlanGroup", "PlanRegion", "ProbeInfo", "ProbeResult", "Refusal", "RegionInfo", "Replay", "Result",
+    "Runtime", "RuntimeFlag", "SequenceFlag", "SequenceInfo", "SessionInfo", "Source", "StateKind", "StateMode", "StateTensor", "StateView",
+    "Step", "StepInfo", "Stream", "Tensor", "Tier", "TierStats", "Tiers", "TiersStats", "Unit", "VllmFlag", "dtype_of", "entries",
+    "library_path", "metrics", "outcomes", "plan", "refusal_text", "replay", "restore_session", "save_session",
 ]
 for _name in __all__:  # help() and messages name what users import
     if getattr(globals()[_name], "__module__", "").startswith("quire._"):

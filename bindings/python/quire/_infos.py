@@ -2,7 +2,7 @@
 from typing import Optional, Tuple
 
 from ._core import DType, Info
-from ._numbers import Code, Codec, CompatLevel, ConnectorState, DeviceType, FetchOutcome, FieldRole, Miss
+from ._numbers import Code, Codec, CompatLevel, ConnectorState, DeviceType, FetchOutcome, FieldRole, Miss, OfferField
 
 
 class ModelInfo(Info):
@@ -726,6 +726,7 @@ class TierStats(Info):
     - times_closed: suspended
     - ns_per_mib: of loads, as it is estimated now; 0 = unknown
     - latency_ns: of look-ups, as it is estimated now; 0 = unknown
+    - offers_refused: fetches for which quire_fetch_get_refusal has an answer
     """
 
     _struct = "quire_tier_stats"
@@ -748,6 +749,7 @@ class TierStats(Info):
     times_closed: int
     ns_per_mib: int
     latency_ns: int
+    offers_refused: int
 
 
 class TiersStats(Info):
@@ -840,6 +842,23 @@ class OfferInfo(Info):
     _struct = "quire_offer_info"
     is_ready: int
     num_records: int
+
+
+class OfferRefusal(Info):
+    """Why nothing came of an offer.
+
+    - field: the first one that differs
+    - name: of it, for example "unit_tokens" or "layer 3.0"
+    - here: its value in this process; empty = it is not shown
+    - there: in the peer's, who may say anything
+    """
+
+    _struct = "quire_offer_refusal"
+    _enums = {"field": OfferField}
+    field: OfferField
+    name: str
+    here: str
+    there: str
 
 
 class SessionInfo(Info):

@@ -194,6 +194,24 @@ class FetchOutcome(IntEnum):
     CANCELLED = 7
 
 
+class OfferField(IntEnum):
+    """What an offer says of itself, in the order in which its reader compares it."""
+
+    VERSION = 1
+    WEIGHTS = 2
+    LAYERS = 3
+    UNIT_TOKENS = 4
+    RANKS = 5
+    GROUPS = 6
+    LOOK_AHEAD = 7
+    SALT = 8
+    ADAPTER = 9
+    EPOCH = 10
+    END_TOKEN = 11
+    PROMPT = 12
+    BLOCK_TOKENS = 13
+
+
 class HashAlgorithm(IntEnum):
     """Hash function and encoding of the names of blocks."""
 

@@ -28,7 +28,7 @@ from ._core import (
     symbols_of,
 )
 from ._device import Runtime, Stream
-from ._infos import ConnectorHealth, ConnectorInfo, ConnectorStats, FetchResult, Offer, OfferInfo, SessionInfo, TiersStats, TierStats
+from ._infos import ConnectorHealth, ConnectorInfo, ConnectorStats, FetchResult, Offer, OfferInfo, OfferRefusal, SessionInfo, TiersStats, TierStats
 from ._memory import Memory
 from ._numbers import Code, Unit
 
@@ -241,6 +241,16 @@ class Tiers:
         """
         with self._cache._serial:
             call(lib.quire_offer_end, self._pointer, _handle(handle))
+
+    def refusal(self, fetch: int) -> OfferRefusal:
+        """Why nothing came of an offer, or not all of it: the first field in which it differs from
+        what this process could read. The latest 64 fetches that were refused so are remembered.
+        Any thread. Errors: NOT_FOUND (no offer was refused in it, as far as is known).
+        """
+        refusal = struct("quire_offer_refusal")
+        with self._cache._tiers_lock:
+            call(lib.quire_fetch_get_refusal, self._pointer, count_of("fetch", fetch), refusal)
+        return OfferRefusal(refusal)
 
     def cancel(self, fetch: int) -> None:
         """Ends a fetch early; `run` reports it. Errors: NOT_FOUND (unknown, or it has ended)."""

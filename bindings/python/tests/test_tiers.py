@@ -136,6 +136,8 @@ class Offloading(Test):
                 results = tiers.run(10_000_000)
             self.assertEqual((results[0].fetch, results[0].outcome), (fetch, quire.FetchOutcome.NOTHING))
             self.assertGreater(tiers.tier_stats(0).keys_looked_up, looked_up)
+            with self.refused(quire.Code.NOT_FOUND, "no offer was refused"):  # there is none
+                tiers.refusal(fetch)
             with self.refused(quire.Code.INVALID_ARGUMENT, "address"):
                 tiers.fetch_from(quire.Peer("", offers[0].handle, 192), rig.cache.create_sequence(), prompt)
         rig.cache.verify()

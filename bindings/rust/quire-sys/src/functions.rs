@@ -139,6 +139,7 @@ functions! {
     pub fn quire_offer_get_info(tiers: *mut quire_tiers, handle: *const u8, info: *mut quire_offer_info, err: *mut quire_error) -> quire_code;
     pub fn quire_offer_end(tiers: *mut quire_tiers, handle: *const u8, err: *mut quire_error) -> quire_code;
     pub fn quire_fetch_begin_peer(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, deadline_ns: i64, peer: *const quire_peer, out: *mut quire_fetch_id, err: *mut quire_error) -> quire_code;
+    pub fn quire_fetch_get_refusal(tiers: *mut quire_tiers, fetch: quire_fetch_id, refusal: *mut quire_offer_refusal, err: *mut quire_error) -> quire_code;
     pub fn quire_fetch_cancel(tiers: *mut quire_tiers, fetch: quire_fetch_id, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_run(tiers: *mut quire_tiers, timeout_ns: i64, results: *mut quire_fetch_result, capacity: u64, count: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_tiers_get_tier_stats(tiers: *mut quire_tiers, tier: u32, stats: *mut quire_tier_stats, err: *mut quire_error) -> quire_code;

@@ -1703,6 +1703,32 @@ pub struct quire_peer {
     pub end_token: u64,
 }
 zeroed!(quire_peer);
+pub type quire_offer_field = i32;
+pub const QUIRE_OFFER_VERSION: quire_offer_field_e = 1;
+pub const QUIRE_OFFER_WEIGHTS: quire_offer_field_e = 2;
+pub const QUIRE_OFFER_LAYERS: quire_offer_field_e = 3;
+pub const QUIRE_OFFER_UNIT_TOKENS: quire_offer_field_e = 4;
+pub const QUIRE_OFFER_RANKS: quire_offer_field_e = 5;
+pub const QUIRE_OFFER_GROUPS: quire_offer_field_e = 6;
+pub const QUIRE_OFFER_LOOK_AHEAD: quire_offer_field_e = 7;
+pub const QUIRE_OFFER_SALT: quire_offer_field_e = 8;
+pub const QUIRE_OFFER_ADAPTER: quire_offer_field_e = 9;
+pub const QUIRE_OFFER_EPOCH: quire_offer_field_e = 10;
+pub const QUIRE_OFFER_END_TOKEN: quire_offer_field_e = 11;
+pub const QUIRE_OFFER_PROMPT: quire_offer_field_e = 12;
+pub const QUIRE_OFFER_BLOCK_TOKENS: quire_offer_field_e = 13;
+pub const QUIRE_OFFER_FIELD_FORCE32: quire_offer_field_e = -2147483647;
+pub type quire_offer_field_e = ::std::os::raw::c_int;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct quire_offer_refusal {
+    pub struct_size: u32,
+    pub field: quire_offer_field,
+    pub name: [::std::os::raw::c_char; 64usize],
+    pub here: [::std::os::raw::c_char; 128usize],
+    pub there: [::std::os::raw::c_char; 128usize],
+}
+zeroed!(quire_offer_refusal);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct quire_tier_stats {
@@ -1726,6 +1752,7 @@ pub struct quire_tier_stats {
     pub times_closed: u64,
     pub ns_per_mib: u64,
     pub latency_ns: u64,
+    pub offers_refused: u64,
 }
 zeroed!(quire_tier_stats);
 #[repr(C)]

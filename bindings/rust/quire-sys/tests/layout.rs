@@ -1128,6 +1128,13 @@ layout! {
         handle,
         end_token,
     }
+    quire_offer_refusal {
+        struct_size,
+        field,
+        name,
+        here,
+        there,
+    }
     quire_tier_stats {
         struct_size,
         is_open,
@@ -1149,6 +1156,7 @@ layout! {
         times_closed,
         ns_per_mib,
         latency_ns,
+        offers_refused,
     }
     quire_tiers_stats {
         struct_size,

@@ -96,6 +96,6 @@ pub use session::{SessionError, SessionInfo, SessionOptions};
 pub use step::{Copy, Fill, FillKind, InFlight, Load, LoadFailure, Step, StepInfo, Zero};
 pub use ticket::{Completion, Payload, Pieces, Ticket, TicketKind};
 pub use tier::{check_record, read_record, FetchId, FetchOutcome, Fetched, RecordInfo, Tier, Tiers, TiersOptions};
-pub use tier_offer::{Offer, OfferHandle, OfferInfo, Peer};
+pub use tier_offer::{Offer, OfferField, OfferHandle, OfferInfo, OfferRefusal, Peer};
 pub use tier_reader::{TierStats, TiersReader, TiersStats};
 pub use view::{CopyRun, Source, Strided, View, ViewMut};

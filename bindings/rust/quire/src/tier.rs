@@ -10,7 +10,7 @@ use crate::hold::UnitOptions;
 use crate::memory::{Memory, Stream};
 use crate::runtime::made;
 use crate::shards::Shards;
-use crate::tier_offer::{Offer, OfferHandle, OfferInfo, Peer};
+use crate::tier_offer::{Offer, OfferHandle, OfferInfo, OfferRefusal, Peer};
 use crate::tier_reader::{TierStats, TiersReader, TiersStats};
 use quire_sys as sys;
 use std::ptr::NonNull;
@@ -327,6 +327,17 @@ impl<'e> Tiers<'e> {
     /// `NotFound` (unknown, or it has ended).
     pub fn end_offer(&self, handle: &OfferHandle) -> Result<()> {
         call(|err| unsafe { sys::quire_offer_end(self.raw.as_ptr(), handle.as_ptr(), err) })
+    }
+
+    /// Why a fetch from a peer brought nothing of an offer that was there, or not all of it: the first field in which it differs from what
+    /// this process could read. The latest 64 fetches that were refused so are remembered.
+    ///
+    /// # Errors
+    /// `NotFound` (no offer was refused in it, as far as is known).
+    pub fn refusal(&self, fetch: FetchId) -> Result<OfferRefusal> {
+        let mut raw = OfferRefusal::empty();
+        call(|err| unsafe { sys::quire_fetch_get_refusal(self.raw.as_ptr(), fetch.0, &mut raw, err) })?;
+        Ok(OfferRefusal::of(&raw))
     }
 
     /// Ends a fetch early; [`Tiers::run`] reports it at its next call.

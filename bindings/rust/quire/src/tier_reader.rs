@@ -13,6 +13,7 @@ numbers! {
         is_open: u32, units_stored: u64, units_dropped: u64, objects_stored: u64, objects_existed: u64, objects_loaded: u64,
         objects_missing: u64, objects_damaged: u64, objects_failed: u64, bytes_stored: u64, bytes_loaded: u64, bytes_in_flight: u64,
         keys_looked_up: u64, keys_found: u64, tokens_fetched: u64, times_closed: u64, ns_per_mib: u64, latency_ns: u64,
+        offers_refused: u64,
     }
 }
 numbers! {

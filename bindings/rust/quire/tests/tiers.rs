@@ -246,6 +246,7 @@ fn offers_are_held_until_they_end() {
     let ended = (0..1000).find_map(|_| tiers.run(Duration::from_millis(10)).unwrap().first().copied()).unwrap();
     assert_eq!((ended.fetch, ended.outcome), (fetch, FetchOutcome::Nothing));
     assert!(tiers.tier_stats(0).unwrap().keys_looked_up > 0);
+    assert_eq!(tiers.refusal(fetch).unwrap_err().code, Code::NotFound); // there is no offer
     let nowhere = Peer { tier: 1, ..peer };
     assert_eq!(tiers.begin_fetch_from(&nowhere, other, &strange, None).unwrap_err().code, Code::OutOfRange);
 }

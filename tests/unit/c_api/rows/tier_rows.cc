@@ -230,6 +230,16 @@ ROW(quire_offer_end) {
   call(made, handle.data());
 }
 
+ROW(quire_fetch_get_refusal) {
+  Tiers tiers(rig);
+  call.answers(QUIRE_NOT_FOUND);  // what works is in tests/tier/offer_refusal_test.cc
+  quire_tiers* const made = tiers.make(rig);
+  quire_offer_refusal refusal = QUIRE_INIT(quire_offer_refusal);
+  EXPECT_FAILS(QUIRE_NOT_FOUND, "no offer was refused in 7", quire_fetch_get_refusal(made, 7, &refusal, err));
+  call.any({"fetch"});
+  call(made, quire_fetch_id{0}, &refusal);
+}
+
 ROW(quire_fetch_cancel) {
   Tiers tiers(rig);
   quire_tiers* const made = tiers.make(rig);
