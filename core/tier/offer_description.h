@@ -76,9 +76,10 @@ struct OfferReader {
   bool has_refused_blocks = false;  // a record did not have all of a block
 };
 
-// The first field in which it differs so that its records are not found or not read, in the order of
-// quire_offer_field. nullopt: none.
-std::optional<quire_offer_refusal> first_difference(const OfferReader& reader, const OfferDescription& offer);
+// The first field in which it differs so that its records are not found or not read, in the order
+// of quire_offer_field. nullopt: none.
+std::optional<quire_offer_refusal> first_difference(const OfferReader& reader,  //
+                                                    const OfferDescription& offer);
 // It is of another version.
 quire_offer_refusal other_version(uint32_t version);
 

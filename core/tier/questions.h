@@ -16,7 +16,7 @@ class Questions {
  public:
   explicit Questions(TierState& state) : state_(state) {}  // borrowed
 
-  // Nothing came, and that may be because of the offer. Where it is something else's, that is known.
+  // Nothing came, and that may be because of the offer.
   bool is_due(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const;
   // Asks what is to be asked next; what cannot be asked now is asked in a later call. False: there
   // is nothing to wait for. index: of the fetch.
