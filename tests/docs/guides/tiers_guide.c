@@ -1,6 +1,7 @@
 /* The C code of docs/tiers.md, block after block in one function. It is compiled with the one header that the page names, and never
  * called. */
 #include <quire/quire.h>
+#include <stdio.h>
 #include <string.h>
 
 static quire_str text(const char* from) {
