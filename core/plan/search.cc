@@ -297,6 +297,7 @@ class Search {
     }
     out->tail_bytes = static_cast<uint64_t>(tails);
     out->checkpoint_bytes = static_cast<uint64_t>(checkpoint);
+    out->over_limit = over_limit_;
     out->cost = weigh(out->padding_share) + tails / reference_bytes_ + kCostOfColumn * out->columns + kCostOfRun * out->runs_per_block;
   }
 
@@ -380,10 +381,10 @@ Result<std::vector<SearchCandidate>> search_pages(const std::vector<SearchGroup>
 std::string describe_search(const std::vector<SearchCandidate>& candidates, uint32_t taken) {
   char text[256];
   std::snprintf(text, sizeof text,
-                "{\n    \"considered\": %zu,\n    \"taken\": %u,\n    \"weights\": {\"padding\": 1, \"padding_above_%.2f\": %.0f, "
+                "{\n    \"considered\": %zu,\n    \"taken\": %u,\n    \"weights\": {\"padding\": 1, \"padding_above_%.2f\": %.4g, "
                 "\"tail\": 1, \"column\": %.4f, "
                 "\"run\": %.6f},\n",
-                candidates.size(), taken, kPaddingLimit, kPaddingOverLimit + 1, kCostOfColumn, kCostOfRun);
+                candidates.size(), taken, kPaddingLimit, candidates[0].over_limit + 1, kCostOfColumn, kCostOfRun);
   std::string out = std::string(text) + "    \"why\": \"" + reason(candidates, taken) + "\",\n    \"candidates\": [\n";
   for (size_t i = 0; i < candidates.size(); ++i) out += candidate_json(candidates[i]) + (i + 1 < candidates.size() ? ",\n" : "\n");
   return out + "    ]\n  }";

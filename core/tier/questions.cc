@@ -14,7 +14,7 @@ constexpr int32_t kQuestionPriority = 15;
 
 bool Questions::is_due(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const {
   if (f.peer_tier == kNone || f.peer_failed || f.is_doomed || f.is_cancelled || state_.now() >= f.deadline) return false;
-  if (std::max(committed, f.committed) >= std::min(f.peer_end, f.longest)) return false;
+  if (std::max({committed, f.committed, f.hit}) >= std::min(f.peer_end, f.longest)) return false;
   const bool has_come = f.bytes_of[f.peer_tier] + f.bytes_before[f.peer_tier] > 0;
   return outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_FAILED || (outcome == QUIRE_FETCH_DONE && !has_come);
 }

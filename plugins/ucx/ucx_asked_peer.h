@@ -70,7 +70,7 @@ struct AskedPeer {
   Address address;
   State state = State::kDown;
   Link* link = nullptr;
-  bool avoids_near = false;  // in this host its process took the connection and did not greet
+  bool avoids_near = false;  // in this host its process did not greet, or nothing came
   Nonce nonce = {};
   std::optional<Session> session;
   int64_t since = 0;     // connecting
@@ -81,6 +81,7 @@ struct AskedPeer {
   int64_t used = 0;                                   // when it was asked last
   std::unordered_map<uint64_t, RequestRef> requests;  // sent, and not answered
   uint64_t wanted_bytes = 0;                          // of them and of what is being received
+  uint32_t forgotten = 0;                             // sent and not answered, and nobody wants it
   uint32_t receiving = 0;
   uint32_t given_up = 0;      // of these: nobody wants them any more
   int64_t hurry = INT64_MAX;  // then the connection is closed for their sake
@@ -90,8 +91,8 @@ struct AskedPeer {
   int64_t lease_ns = 0;
   int64_t next_beat = INT64_MAX;
 
-  size_t num_owed() const { return requests.size() + receiving; }
-  bool owes() const { return !requests.empty() || receiving != 0; }
+  size_t num_owed() const { return requests.size() + forgotten + receiving; }
+  bool owes() const { return num_owed() != 0; }
   bool is_idle() const { return !owes() && waiting.empty() && loads.empty(); }
 };
 

@@ -74,7 +74,8 @@ void Asking::lose(AskedPeer* peer, std::string_view why, quire_code code, int64_
   owed.reserve(peer->waiting.size() + peer->requests.size());
   failed.reserve(peer->loads.size() + peer->waiting.size() + peer->requests.size());
   log_.say(QUIRE_LOG_WARN, {"peer ", peer->address.text, " is lost: ", why});
-  peer->avoids_near = peer->state == AskedPeer::State::kConnecting && peer->link != nullptr && peer->link->is_near;
+  const bool is_near = peer->link != nullptr && peer->link->is_near;
+  peer->avoids_near = is_near && (peer->state == AskedPeer::State::kConnecting || (peer->wanted_bytes != 0 && !peer->link->has_streamed));
   if (peer->link != nullptr) {
     peer->link->user = nullptr;
     transport_.close(peer->link);
@@ -92,6 +93,7 @@ void Asking::lose(AskedPeer* peer, std::string_view why, quire_code code, int64_
     owed.push_back(request);
   }
   peer->requests.clear();
+  peer->forgotten = 0;
   peer->waiting.clear();
   failed.assign(peer->loads.begin(), peer->loads.end());
   peer->loads.clear();

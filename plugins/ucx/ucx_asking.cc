@@ -170,6 +170,7 @@ void Asking::forget_requests(Task* task) {
     std::erase_if(peer->requests, [&](const auto& entry) {
       if (entry.second->task.get() != task) return false;
       peer->wanted_bytes -= entry.second->stretch.bytes;
+      ++peer->forgotten;
       return true;
     });
   };
@@ -211,9 +212,13 @@ void Asking::target_failed(const TaskRef& task, quire_code code, int64_t now) {
 
 // ---- Requests ----
 
+// nullptr: nobody wants it any more.
 RequestRef Asking::taken(AskedPeer* peer, uint64_t id) {
   const auto found = peer->requests.find(id);
-  if (found == peer->requests.end()) return nullptr;
+  if (found == peer->requests.end()) {
+    peer->forgotten -= peer->forgotten > 0 ? 1 : 0;
+    return nullptr;
+  }
   RequestRef request = std::move(found->second);
   peer->requests.erase(found);
   return request;
@@ -350,7 +355,7 @@ void Asking::part_ended(const RequestRef& request, bool is_answered) {
 void Asking::data(AskedPeer* peer, const Message& header, Arrival* arrival, int64_t now) {
   auto transfer = std::make_unique<Transfer>();  // before anything has changed
   const RequestRef request = taken(peer, header.request);
-  if (request == nullptr) return;  // nobody wants it; it is dropped
+  if (request == nullptr) return fill(peer, now);  // it is dropped
   if (request->kind != Kind::kWant || header.bytes != request->stretch.bytes || header.bytes != arrival->length) {
     if (request->kind == Kind::kLookup) {
       part_ended(request, false);

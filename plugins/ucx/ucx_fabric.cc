@@ -248,6 +248,14 @@ bool Fabric::send(Link* link, Bytes message) {
 
 void Fabric::send(Link* link, std::unique_ptr<Transfer> transfer) {
   transfer->link = link;
+  try {
+    if (transfer->make_header) transfer->header = transfer->make_header();
+  } catch (const std::bad_alloc&) {
+    ++link->in_flight;
+    link->why = "no memory for what it asks for";
+    link->is_lost = any_lost_ = true;
+    return ends_.add(transfer.release(), UCS_ERR_NO_MEMORY);
+  }
   post(std::move(transfer), host_list(UCP_OP_ATTR_FIELD_FLAGS), kDataId);
 }
 

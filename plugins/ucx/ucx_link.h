@@ -5,6 +5,7 @@
 #include <ucp/api/ucp.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -26,10 +27,11 @@ struct Link {
   bool is_served = false;  // the peer has connected
   bool is_lost = false;    // and was not closed yet
   bool is_closed = false;
-  bool is_wrong = false;   // it sent what cannot be
-  const char* why = "";    // it is lost
-  uint32_t in_flight = 0;  // transfers and messages
-  uint32_t unsent = 0;     // messages
+  bool is_wrong = false;      // it sent what cannot be
+  const char* why = "";       // it is lost
+  uint32_t in_flight = 0;     // transfers and messages
+  uint32_t unsent = 0;        // messages
+  bool has_streamed = false;  // near: bytes have come through the shared memory
   void* user = nullptr;
   virtual ~Link() = default;
 };
@@ -37,7 +39,10 @@ struct Link {
 // Bytes that are sent or received. The medium has it until it has ended.
 struct Transfer {
   Link* link = nullptr;
-  Bytes header;  // of one that is sent
+  // Of one that is sent: its header, made when it is sent, so that counters go out in their order.
+  // May be called as long as the link is open.
+  std::function<Bytes()> make_header;
+  Bytes header;
   std::vector<ucp_dt_iov_t> places;
   Bytes staged;  // where they are, if not with their owner
   uint64_t bytes = 0;

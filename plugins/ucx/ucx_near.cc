@@ -57,6 +57,11 @@ Outcome Near::open(int other_fd) {
 }
 
 void Near::listen(const Address& address, uint16_t port) {
+  if (const int memory = Ring().make(); memory >= 0) {
+    ::close(memory);
+  } else {
+    return log_.say(QUIRE_LOG_WARN, {"peers of this host come over UCX, for there is no shared memory: ", plugins::error_text(errno)});
+  }
   const Named name(near_name(address, port));
   listener_ = socket(AF_UNIX, kSocketKind, 0);
   const bool is_named = listener_ >= 0 && bind(listener_, name.get(), name.bytes) == 0;
@@ -203,7 +208,7 @@ void Near::forget_closed() {
 
 void Near::leave_in_child() {
   for (const auto& link : links_) {
-    if (link->socket >= 0) ::close(link->socket);
+    if (link != nullptr && link->socket >= 0) ::close(link->socket);
   }
   if (listener_ >= 0) ::close(listener_);
   if (fd_ >= 0) ::close(fd_);

@@ -39,7 +39,7 @@ struct NearLink final : Link {
   };
   struct Sending {
     std::unique_ptr<Transfer> transfer;  // nullptr: given up
-    Bytes header;                        // then
+    std::function<Bytes()> make_header;
     uint64_t bytes = 0;
   };
 

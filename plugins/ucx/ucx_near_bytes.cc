@@ -105,7 +105,7 @@ void Near::send(Link* link, std::unique_ptr<Transfer> transfer) {
   ++link->in_flight;
   try {
     if (own->sends.size() < kMostSending && !own->is_lost) {
-      own->sends.push_back({nullptr, {}, transfer->bytes});
+      own->sends.push_back({nullptr, std::move(transfer->make_header), transfer->bytes});
       own->sends.back().transfer = std::move(transfer);
       return;
     }
@@ -122,7 +122,6 @@ void Near::give_up(Link* link, const void* whose) {
   if (own->receiving != nullptr && own->receiving->whose == whose) ends_.add(own->receiving.release(), UCS_ERR_CANCELED);
   for (NearLink::Sending& sending : own->sends) {
     if (sending.transfer == nullptr || sending.transfer->whose != whose) continue;
-    sending.header = std::move(sending.transfer->header);
     ends_.add(sending.transfer.release(), UCS_ERR_CANCELED);
   }
 }
@@ -158,7 +157,7 @@ void Near::begin(NearLink* link) {
   const Transfer* const transfer = sending.transfer.get();
   const bool is_small = transfer != nullptr && transfer->places.empty();
   if (transfer != nullptr && !is_small && !link->ring.is_there() && !send_ring(link)) return;
-  const Bytes& header = transfer != nullptr ? transfer->header : sending.header;
+  const Bytes header = sending.make_header ? sending.make_header() : Bytes();
   Bytes packet = packet_of(PacketKind::kData);
   packet.reserve(16 + header.size() + (is_small ? transfer->staged.size() : 0));
   put(&packet, sending.bytes);
@@ -247,18 +246,20 @@ void Near::read(NearLink* link, Events* events) {
     const ssize_t n = recvmsg(link->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) return lose(link, "its process has closed the connection");
-    int fd = -1;
+    int fds[2] = {-1, -1};  // as many as have room
     const cmsghdr* const about = CMSG_FIRSTHDR(&message);
     const bool has_fd = about != nullptr && about->cmsg_level == SOL_SOCKET && about->cmsg_type == SCM_RIGHTS;
-    if (has_fd) std::memcpy(&fd, CMSG_DATA(about), sizeof fd);
+    if (has_fd) std::memcpy(fds, CMSG_DATA(about), std::min(about->cmsg_len - CMSG_LEN(0), sizeof fds));
     try {
-      const bool is_right = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
+      const bool is_right = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0 && fds[1] < 0;
       const auto packet = std::span<const uint8_t>(packet_).first(static_cast<size_t>(n));
-      is_right ? take(link, packet, fd, events) : lose(link, "a packet that cannot be", true);
+      is_right ? take(link, packet, fds[0], events) : lose(link, "a packet that cannot be", true);
     } catch (const std::bad_alloc&) {
       lose(link, "no memory for what it sent");
     }
-    if (fd >= 0) ::close(fd);
+    for (const int fd : fds) {
+      if (fd >= 0) ::close(fd);
+    }
   }
 }
 
@@ -341,6 +342,7 @@ void Near::take_filled(NearLink* link, std::span<const uint8_t> rest) {
          [&](uint8_t* memory, uint64_t at, uint64_t part) { plugins::stream_copy(memory, slot + at, part); });
     plugins::end_of_stream_copies();
   }
+  link->has_streamed = true;
   link->next_slot = (link->next_slot + 1) % kSlots;
   link->left -= bytes;
   post(link, packet_of(PacketKind::kEmptied));

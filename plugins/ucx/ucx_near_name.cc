@@ -48,12 +48,11 @@ std::string near_name(const Address& address, uint16_t port) {
   return name + "quire/ucx/" + std::to_string(kVersion) + "/" + host + "/" + std::to_string(port);
 }
 
+// Addresses move between hosts: a process that has kept one is not asked.
 std::vector<std::string> near_names(const Address& address) {
+  if (!is_of_this_host(address)) return {};
   const uint16_t port = port_in(address);
-  std::vector<std::string> names = {near_name(address, port)};
-  if (is_of_this_host(address))
-    names.push_back(near_name(*parse_address(address.storage.ss_family == AF_INET6 ? "[::]:1" : "0.0.0.0:1"), port));
-  return names;
+  return {near_name(address, port), near_name(*parse_address(address.storage.ss_family == AF_INET6 ? "[::]:1" : "0.0.0.0:1"), port)};
 }
 
 bool is_same_user(int socket) {

@@ -109,7 +109,7 @@ void Serving::want(Peer* peer, const Message& message, int64_t now) {
   header.kind = Kind::kData;
   header.request = message.request;
   header.bytes = transfer->bytes = *bytes;
-  transfer->header = peer->session->seal(&header);
+  transfer->make_header = [session = &*peer->session, header]() mutable { return session->seal(&header); };
   transfer->about = object;
   transfer->whose = object.get();
   offers_.touch(object);

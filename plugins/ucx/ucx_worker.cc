@@ -39,7 +39,8 @@ void Worker::run() {
       turn();
     } catch (const std::bad_alloc&) {
       log_.say(QUIRE_LOG_ERROR, {"no host memory"});
-      wait(log_.now() + 10 * plugins::kMillisecond);
+      pollfd fd = {tickets_.wake_fd(), 0, 0};  // whatever there is to do, a little later there may be memory
+      poll(&fd, 1, 10);
     }
   }
   shut_down();

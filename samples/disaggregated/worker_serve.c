@@ -95,7 +95,8 @@ int worker_take(worker* w, char* line) {
   } else {
     j->end = (uint32_t)wire_number(&line);
   }
-  if (prompt == 0 || prompt + output > w->geo.max_len || j->end > prompt)
+  if (prompt == 0 || prompt > w->geo.max_len || output > w->geo.max_len - prompt ||
+      j->end > prompt || (w->is_decode && output == 0))
     return complain("the router asks for %" PRIu64 " + %u tokens", prompt, output);
   int rc = open_job(w, j, tenant, output, (uint32_t)prompt, line);
   j->state = JOB_RUNNING;

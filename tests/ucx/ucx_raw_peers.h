@@ -51,20 +51,22 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  bool say(uint8_t kind, const Bytes& rest = {}, int fd = -1) {
+  bool say(uint8_t kind, const Bytes& rest = {}, int fd = -1, int other_fd = -1) {
     Bytes packet(1, kind);
     packet.insert(packet.end(), rest.begin(), rest.end());
     iovec bytes = {packet.data(), packet.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+    const int fds[] = {fd, other_fd};
+    const size_t used = other_fd >= 0 ? sizeof fds : sizeof fd;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
     msghdr message = {};
     message.msg_iov = &bytes;
     message.msg_iovlen = 1;
     if (fd >= 0) {
       message.msg_control = control;
-      message.msg_controllen = sizeof control;
+      message.msg_controllen = CMSG_SPACE(used);
       cmsghdr* const about = CMSG_FIRSTHDR(&message);
-      *about = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-      std::memcpy(CMSG_DATA(about), &fd, sizeof fd);
+      *about = {CMSG_LEN(used), SOL_SOCKET, SCM_RIGHTS};
+      std::memcpy(CMSG_DATA(about), fds, used);
     }
     return sendmsg(socket_, &message, MSG_NOSIGNAL) >= 0;
   }

@@ -61,6 +61,62 @@ TEST_P(UcxTransfers, AnOfferIsSeenAsSoonAsItsStoreWasSubmitted) {
   }
 }
 
+// Answers overtake bytes, of which many wait for their turn.
+TEST_P(UcxTransfers, ManyLoadsAndAnswersAtOnce) {
+  constexpr uint64_t kLoads = 120, kSize = 200'000;
+  Owner owner;
+  Client reader(ucx_subject(), ucx_config());
+  for (uint64_t i = 0; i < kLoads; ++i) owner.offer(ucx_key(i, i + 1), content(i, kSize));
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Layout> layouts(kLoads, dense(0, kSize));
+    std::vector<Memory> memories;
+    Layout nothing = dense(0, 1);
+    const Memory none(&nothing);
+    Batch batch, absent;
+    for (uint64_t i = 0; i < kLoads; ++i) {
+      memories.emplace_back(&layouts[i]);
+      batch.load(ucx_key(i, i + 1, owner.address()), layouts[i].runs);
+    }
+    for (uint64_t i = 0; i < 100; ++i) absent.load(ucx_key(1000 + i, 1, owner.address()), nothing.runs);
+    ASSERT_EQ(reader.submit(batch), kLoads);
+    ASSERT_EQ(reader.submit(absent), 100u);
+    Ends ends = reader.wait(kLoads + 100);
+    for (uint64_t i = 0; i < kLoads; ++i) {
+      ASSERT_EQ(ends[batch.tickets()[i].ticket].code, QUIRE_OK) << i << " in round " << round;
+      memories[i].expect(layouts[i].runs, content(i, kSize));
+      EXPECT_TRUE(memories[i].intact());
+    }
+    for (const quire_ticket& ticket : absent.tickets()) EXPECT_EQ(ends[ticket.ticket].code, QUIRE_NOT_FOUND);
+  }
+}
+
+// What was given up is still on its way; who asks again waits for it, and gets everything.
+TEST_P(UcxTransfers, LoadsThatAreCancelledAndAskedAgain) {
+  constexpr uint64_t kLoads = 128, kSize = 250'000;
+  Owner owner;
+  Client reader(ucx_subject(), ucx_config());
+  for (uint64_t i = 0; i < kLoads; ++i) owner.offer(ucx_key(i, i + 1), content(i, kSize));
+  std::vector<Layout> layouts(kLoads, dense(0, kSize));
+  std::vector<Memory> memories;
+  for (Layout& layout : layouts) memories.emplace_back(&layout);
+  for (int round = 0; round < 3; ++round) {
+    Batch first, second;
+    for (uint64_t i = 0; i < kLoads; ++i) first.load(ucx_key(i, i + 1, owner.address()), layouts[i].runs);
+    ASSERT_EQ(reader.submit(first), kLoads);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const quire_ticket& ticket : first.tickets()) reader.cancel(ticket.ticket);
+    reader.wait(kLoads);
+    if (!is_near()) continue;  // over UCX the connection may be closed by force
+    for (uint64_t i = 0; i < kLoads; ++i) second.load(ucx_key(i, i + 1, owner.address()), layouts[i].runs);
+    ASSERT_EQ(reader.submit(second), kLoads);
+    Ends ends = reader.wait(kLoads);
+    for (const quire_ticket& ticket : second.tickets()) ASSERT_EQ(ends[ticket.ticket].code, QUIRE_OK) << "in round " << round;
+  }
+  Bytes out;
+  EXPECT_TRUE(becomes_true([&] { return reader.load(ucx_key(1, 2, owner.address()), 0, kSize, &out).code == QUIRE_OK; }));
+  EXPECT_EQ(out, content(1, kSize));
+}
+
 // Any runs at both ends.
 TEST_P(UcxTransfers, RandomRunsAtBothEnds) {
   Rng rng(seed());

@@ -202,9 +202,9 @@ typedef struct quire_offer_info {
  *   that drafts read ahead.
  * - tier: its index.
  * - *out: the offer. It reaches to the last multiple of the tokens at which all groups can resume.
- *   Groups with a state have it at the committed end only. So, with recurrent layers, commit up to
- *   such a multiple, in the unit of the process that reads, too. A reader computes at least one
- *   token: a prefill process needs no more than all tokens but the last one.
+ *   Groups with a state have it at the last committed token only. So, with recurrent layers, commit
+ *   up to a multiple of the blocks of all groups, here and in the process that reads. Leave it at
+ *   least one token of the prompt to compute.
  * quire_tiers_run prepares the offer, after the kernels that are queued by now. It is ready when
  * quire_offer_get_info says so.
  * Thread: serialized on tiers and cache. Blocking: no.
@@ -241,8 +241,8 @@ typedef struct quire_peer {
 /* As quire_fetch_begin, and asks a peer for what it offers. Whatever else the cache and the tiers
  * have is used, too: only what is missing comes from the peer. When the fetch ends, the peer learns
  * that the offer is not needed any more. Tensor-parallel size, blocks, page order and policy of the
- * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If nothing comes
- * because of what the offer is of, quire_fetch_get_refusal says so.
+ * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If the offer does
+ * not fit this process, quire_fetch_get_refusal says why.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: those of quire_fetch_begin, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
  * QUIRE_TIER_PEERS). */
@@ -253,9 +253,10 @@ QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_i
 /* What an offer says of itself, in the order in which its reader compares it. */
 typedef int32_t quire_offer_field;
 enum quire_offer_field_e {
-  QUIRE_OFFER_VERSION = 1,         /* of what it says, or of its records */
+  QUIRE_OFFER_VERSION = 1,         /* of the description, or of the format of records */
   QUIRE_OFFER_WEIGHTS = 2,
-  QUIRE_OFFER_LAYERS = 3,          /* what one caches: heads, sizes, types, codec, window, sinks */
+  QUIRE_OFFER_LAYERS = 3,          /* what a layer caches: heads, sizes, types, codec, window,
+                                    * sinks */
   QUIRE_OFFER_UNIT_TOKENS = 4,
   QUIRE_OFFER_RANKS = 5,           /* a tensor-parallel size that the options do not name, other
                                     * pipeline stages or context-parallel ranks */
@@ -264,8 +265,8 @@ enum quire_offer_field_e {
   QUIRE_OFFER_SALT = 8,
   QUIRE_OFFER_ADAPTER = 9,
   QUIRE_OFFER_EPOCH = 10,
-  QUIRE_OFFER_END_TOKEN = 11,      /* not that of quire_peer, not beyond the prompt, or not where
-                                    * all groups can resume here */
+  QUIRE_OFFER_END_TOKEN = 11,      /* it is not that of quire_peer, the prompt has no token left to
+                                    * compute after it, or groups cannot all resume there here */
   QUIRE_OFFER_PROMPT = 12,         /* other tokens */
   QUIRE_OFFER_BLOCK_TOKENS = 13,   /* windows under longer blocks than the writer's */
   QUIRE_OFFER_FIELD_FORCE32 = -0x7fffffff
@@ -277,16 +278,16 @@ typedef struct quire_offer_refusal {
   quire_offer_field field;         /* the first one that differs */
   char name[64];                   /* of it, for example "unit_tokens" or "layer 3.0" */
   char here[128];                  /* its value in this process; empty = it is not shown */
-  char there[128];                 /* in the peer's, who may say anything */
+  char there[128];                 /* its value in the peer; untrusted text */
 } quire_offer_refusal;
 
-/* Reads why a fetch from a peer brought nothing of an offer that was there, or not all of it: the
- * first field in which it differs from what this process could read. A fetch finds out within its
- * deadline, before it is reported. Where it ended because of its deadline, or of the peer or the
- * connector, nothing is known. Of salt, adapter and prompt no values are shown.
- * - fetch: has been reported. The latest 64 that were refused so are remembered.
+/* Reads why a fetch did not get an offer, or got only a part of it: the first field of the offer
+ * that this process cannot use. The fetch looks for it within its deadline, before it is reported.
+ * There is no answer if the deadline passed, if the peer or the connector failed, or if nothing
+ * differs. Values of salt, adapter and prompt are never shown.
+ * - fetch: has been reported. Answers of the latest 64 such fetches are kept.
  * Thread: any thread. Blocking: for moments.
- * Errors: INVALID_ARGUMENT, NOT_FOUND (no offer was refused in it, as far as is known). */
+ * Errors: INVALID_ARGUMENT, NOT_FOUND (there is no answer). */
 QUIRE_API quire_code quire_fetch_get_refusal(quire_tiers *tiers, quire_fetch_id fetch,
                                              quire_offer_refusal *refusal, quire_error *err);
 /* Ends a fetch early: quire_tiers_run reports it at its next call. Blocks of unfinished transfers
