@@ -51,7 +51,7 @@ struct SearchCandidate {
   uint32_t columns = 0;           // block tables of groups with tokens
   uint32_t runs_per_block = 0;    // dense runs that move one block of every group, states aside
   double cost = 0;
-  double over_limit = 0;  // what padding above the limit cost per share, besides the share itself
+  double over_limit = 0;              // what padding above the limit cost per share, besides the share itself
   std::vector<SearchChoice> choices;  // by group
   std::vector<uint64_t> stage_page_bytes;
 };

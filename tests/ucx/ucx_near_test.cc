@@ -30,6 +30,12 @@ class UcxNear : public testing::Test {
   ~UcxNear() override { same_host() = "off"; }
 };
 
+uint64_t num_open_files() {
+  uint64_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) count += file.path().empty() ? 0 : 1;
+  return count;
+}
+
 // Whether this process has memory of such connections.
 bool has_ring() {
   std::ifstream maps("/proc/self/maps");
@@ -196,14 +202,9 @@ TEST_F(UcxNear, OwnersThatLieAreLost) {
         peer->say(kData, {1, 2});
       },
   };
-  const auto open_files = [] {
-    uint64_t count = 0;
-    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) count += file.path().empty() ? 0 : 1;
-    return count;
-  };
   uint64_t files = 0;
   for (size_t i = 0; i < deeds.size() && !HasFailure(); ++i) {
-    if (i == 1) files = open_files();
+    if (i == 1) files = num_open_files();
     const FalseOwner owner;
     Client reader(ucx_subject(), ucx_config(", \"timeout_ms\": 3000"));
     Layout layout = dense(0, kWanted);
@@ -219,7 +220,7 @@ TEST_F(UcxNear, OwnersThatLieAreLost) {
     memory.forget(layout.runs);
     EXPECT_TRUE(memory.intact()) << i;
   }
-  EXPECT_LE(open_files(), files) << "descriptors that came are closed";
+  EXPECT_LE(num_open_files(), files) << "descriptors that came are closed";
 }
 
 // A load passes its deadline while its bytes come. What comes later is dropped, and the next load has the same connection.
