@@ -73,7 +73,7 @@ static void write_settings(const worker* w, const arguments* a, const char* port
 
 /* The cache and its tiers: those of --tier, and after them the one that leads to peers. */
 static int open_cache(worker* w, const arguments* a) {
-  char settings[MOST_SETTINGS];
+  static char settings[MOST_SETTINGS]; /* of this process's worker, whose options keep it */
   char port_file[] = "/tmp/quire_pd.XXXXXX";
   engine_options* o = &w->options;
   o->unit = strtoull(a->unit, NULL, 10);
