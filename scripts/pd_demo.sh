@@ -6,7 +6,8 @@
 set -u
 cd "$(dirname "$0")/.."
 loopback=
-[ "${1:-}" != --loopback ] || { loopback=1; shift; }
+patience=500 seconds=45  # ms that a worker may be silent; of all
+[ "${1:-}" != --loopback ] || { loopback=1 patience=2000 seconds=100 && shift; }  # as a test, where others need the cores
 bin=${1:-}
 if [ -z "$bin" ]; then
   bin=build/release/bin
@@ -61,7 +62,7 @@ within() { # NAMESPACE COMMAND...: the process that calls it becomes the command
 
 : >"$work/router"
 (umask 077 && head -c 32 /dev/urandom >"$work/secret")
-within "$net" "$bin/quire_pd_router" "$(address 100):0" 4 500 45 -- --conversations 80 --turns 4 --open 16 >"$work/router" 2>&1 &
+within "$net" "$bin/quire_pd_router" "$(address 100):0" 4 "$patience" "$seconds" -- --conversations 80 --turns 4 --open 16 >"$work/router" 2>&1 &
 router=$!
 for _ in {1..100}; do grep -q ^port "$work/router" && break; sleep 0.05; done
 port=$(sed -nE 's/^port ([0-9]+)$/\1/p' "$work/router")
