@@ -850,7 +850,7 @@ class OfferRefusal(Info):
     - field: the first one that differs
     - name: of it, for example "unit_tokens" or "layer 3.0"
     - here: its value in this process; empty = it is not shown
-    - there: in the peer's, who may say anything
+    - there: its value in the peer; untrusted text
     """
 
     _struct = "quire_offer_refusal"
