@@ -18,7 +18,7 @@ start_router() { # WORKERS
   pids=()
   rm -f "$work"/*.log
   : >"$work/router.log"
-  "$bin/quire_pd_router" 127.0.0.1:0 "$1" 20000 25 -- --conversations 12 --turns 3 ${model[@]+"${model[@]}"} >"$work/router.log" 2>&1 &
+  "$bin/quire_pd_router" 127.0.0.1:0 "$1" 20000 100 -- --conversations 12 --turns 3 ${model[@]+"${model[@]}"} >"$work/router.log" 2>&1 &
   router=$!
   for _ in {1..200}; do grep -q ^port "$work/router.log" && break; sleep 0.05; done
   port=$(sed -nE 's/^port ([0-9]+)$/\1/p' "$work/router.log")
