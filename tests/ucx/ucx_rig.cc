@@ -168,7 +168,7 @@ int own_objects(const std::string& config, uint64_t count, uint64_t bytes) {
 
 uint64_t kills(uint64_t usual) {
   const char* const text = std::getenv("QUIRE_KILLS");  // NOLINT(concurrency-mt-unsafe)
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual / kSlowness;
 }
 
 }  // namespace quire::kit

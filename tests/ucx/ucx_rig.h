@@ -104,7 +104,7 @@ class ReaderProcess {
 int read_objects(const std::string& address, uint64_t count, uint64_t bytes);
 int own_objects(const std::string& config, uint64_t count, uint64_t bytes);
 
-// Number of rounds: QUIRE_KILLS, or as many as the test says.
+// Number of rounds: QUIRE_KILLS, or as many as the test says, fewer under sanitizers.
 uint64_t kills(uint64_t usual);
 
 }  // namespace quire::kit
