@@ -15,7 +15,7 @@ if [ -z "$bin" ]; then
     { echo "pd_demo: the sample is not built; it needs the connector ucx (scripts/setup.sh)" >&2; exit 2; }
 fi
 export QUIRE_DRIVER=cpu
-work=$(mktemp -d "${TMPDIR:-/tmp}/quire_pd_demo.XXXXXX")
+work=$(mktemp -d)
 net=qpd$$
 router='' pids=('' '' '' '') made=()
 roles=(prefill prefill decode decode)

@@ -37,12 +37,12 @@ struct SearchChoice {
 struct SearchLimits {
   uint64_t page_alignment = kPageAlignment;
   uint64_t least_step = 1;    // bytes
-  uint64_t memory_bytes = 0;  // of one rank, all stages together; 0 = unknown, as if there were plenty
+  uint64_t memory_bytes = 0;  // of one rank, all stages together; 0 = unknown: plenty
 };
 
 // One page length with the best choice of every group. All costs are shares of the bytes that the sequence of reference would need without
-// any waste, so that they can be added. In a small pool the sequence of reference is smaller, so that the memory holds kLeastSequences of
-// it.
+// any waste, so that they can be added. In a small pool the sequence of reference is smaller:
+// the memory holds kLeastSequences of it.
 struct SearchCandidate {
   uint64_t page_bytes = 0;        // of the widest stage
   double padding_share = 0;       // of the worst group
@@ -51,15 +51,15 @@ struct SearchCandidate {
   uint32_t columns = 0;           // block tables of groups with tokens
   uint32_t runs_per_block = 0;    // dense runs that move one block of every group, states aside
   double cost = 0;
-  double over_limit = 0;              // what padding above the limit cost per share, besides the share itself
+  double over_limit = 0;              // per share of padding above the limit, besides it
   std::vector<SearchChoice> choices;  // by group
   std::vector<uint64_t> stage_page_bytes;
 };
 
 // The weights of the costs; public, because explanations quote them.
-inline constexpr double kPaddingLimit = 0.01;    // more than this is taken only where nothing else is left, or too coarse
-inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, besides the share itself
-inline constexpr double kManyPages = 1024;       // with fewer, pages are coarse: then padding above the limit costs less
+inline constexpr double kPaddingLimit = 0.01;    // more only if the rest is too coarse, or nothing
+inline constexpr double kPaddingOverLimit = 10;  // per share above the limit, besides the share
+inline constexpr double kManyPages = 1024;       // with fewer, padding above the limit costs less
 inline constexpr double kLeastSequences = 128;   // of reference
 inline constexpr double kCostOfColumn = 0.001;   // a table to fill, upload and read in every step
 inline constexpr double kCostOfRun = 0.00001;    // a copy more per block in transfers

@@ -27,7 +27,9 @@ class CheckpointBudget {
   uint32_t most_to_give_up() const { return share_.learns() ? 2 : UINT32_MAX; }
   BudgetShare& share() { return share_; }
   // Whether the next boundary is kept that has its place alone as a reason.
-  bool keeps_for_place() { return pool_.free_pages() > pool_.num_pages() / 16 || place_worth_.keeps_next(); }
+  bool keeps_for_place() {  //
+    return pool_.free_pages() > pool_.num_pages() / 16 || place_worth_.keeps_next();
+  }
   // The boundary that is worth least of those that may go; kNone: what is left is pinned, or must
   // not go.
   template <typename May>

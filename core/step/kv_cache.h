@@ -84,7 +84,8 @@ class Cache : public StepReader {
                         uint8_t* digests) const;
   // The same for a sequence's identity, and what its prompt would hit. identity: null, or for that,
   // as Identity encodes it.
-  Status sequence_digests(SequenceId sequence, std::span<const quire_symbol> symbols, std::span<const uint64_t> ends, uint8_t* digests,
+  Status sequence_digests(SequenceId sequence, std::span<const quire_symbol> symbols,  //
+                          std::span<const uint64_t> ends, uint8_t* digests,            //
                           std::string* identity = nullptr) const;
   Status sequence_probe(SequenceId sequence, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
 

@@ -52,7 +52,8 @@ class TierSet {
                                      std::span<const quire_symbol> symbols,  //
                                      int64_t deadline_ns, const FetchPeer& peer = {});
   Status fetch_cancel(quire_fetch_id fetch);
-  Status fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const;              // any thread
+  // Any thread.
+  Status fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const;
   Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
                                   uint32_t tier);
   Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;
@@ -70,7 +71,11 @@ class TierSet {
 
  private:
   explicit TierSet(std::unique_ptr<TierState> state)  //
-      : own_(std::move(state)), state_(*own_), stores_(state_), offers_(state_), questions_(state_) {}
+      : own_(std::move(state)),                       //
+        state_(*own_),
+        stores_(state_),
+        offers_(state_),
+        questions_(state_) {}
 
   Status register_bytes();
   void move_on() noexcept;

@@ -7,7 +7,7 @@
 #   refuses: bad options, another unit.
 set -u
 what=$1 bin=$2 models=$3
-work=$(mktemp -d "$PWD/pd.XXXXXX")
+work=$(mktemp -d -p "$PWD")
 router='' pids=()
 trap 'for pid in "$router" "${pids[@]}"; do [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; done; rm -rf "$work"' EXIT
 fail() { cat "$work"/*.log 2>/dev/null; echo "FAILED: $*"; exit 1; }
