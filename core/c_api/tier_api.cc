@@ -176,11 +176,11 @@ quire_code quire_fetch_begin(quire_tiers* tiers, quire_sequence_id sequence, con
 }
 
 quire_code quire_offer_begin(quire_tiers* tiers, quire_sequence_id sequence, const quire_symbol* symbols, uint64_t num_symbols,
-                             uint32_t tier, quire_offer* out, quire_error* err) {
+                             uint64_t end_token, uint32_t tier, quire_offer* out, quire_error* err) {
   return with_tiers(tiers, err, [&](quire::TierSet& object) -> Status {
     QUIRE_RETURN_IF_ERROR(c_api::check_pointer(out, "out"));
     QUIRE_RETURN_IF_ERROR(c_api::check_array(symbols, num_symbols, "symbols"));
-    auto offer = object.offer_begin(quire::SequenceId(sequence), {symbols, num_symbols}, tier);
+    auto offer = object.offer_begin(quire::SequenceId(sequence), {symbols, num_symbols}, end_token, tier);
     if (!offer.ok()) return offer.take_status();
     *out = *offer;
     return {};
@@ -219,6 +219,9 @@ quire_code quire_fetch_begin_peer(quire_tiers* tiers, quire_sequence_id sequence
     if (from.address.empty()) return quire::invalid("peer.address: empty");
     from.handle = handle_of(own.handle);
     from.end_token = own.end_token;
+    if ((own.flags & ~QUIRE_PEER_GROWS) != 0) return quire::invalid("peer.flags: 0x%x", own.flags);
+    if (own.reserved0 != 0) return quire::invalid("peer.reserved0: must be 0");
+    from.is_growing = (own.flags & QUIRE_PEER_GROWS) != 0;
     auto fetch = object.fetch_begin(quire::SequenceId(sequence), {symbols, num_symbols}, deadline_ns, from);
     if (!fetch.ok()) return fetch.take_status();
     *out = *fetch;

@@ -7,8 +7,18 @@
 #include "core/step/cache_impl.h"
 
 namespace quire {
+namespace {
 
-Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t end) {
+// Of a group that does not need everything: whether resuming at `resume` needs this block, or the state at `end`.
+bool is_needed(const GroupFacts& group, uint32_t block, uint64_t end, uint64_t resume) {
+  if (group.state) return end == resume;
+  const Stretch passed = group.passed_blocks(resume);
+  return block < passed.first || block >= passed.end;
+}
+
+}  // namespace
+
+Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t end, uint64_t resume) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
@@ -26,6 +36,7 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
   while (m.index.tokens(node) > end) node = m.index.parent(node);
   const auto head_of = [&](uint32_t g, uint32_t block) {
     const GroupFacts& group = m.facts.groups[g];
+    if (resume != 0 && !group.whole && !is_needed(group, block, end, resume)) return PartIndex(kNone);
     if (group.state) {
       if (end == s.committed) return m.sequences.holding(q, g).current;
       return end > 0 && m.facts.reuse && m.index.tokens(node) == end ? m.index.block_at(node, GroupId(g)) : PartIndex(kNone);

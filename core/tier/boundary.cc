@@ -28,6 +28,13 @@ const WantedRecord* RecordTable::find(uint32_t source, uint64_t end) const {
   return found == places_.end() ? nullptr : &records_[found->second];
 }
 
+void RecordTable::set_size(uint32_t source, uint64_t end, uint64_t size, uint32_t tier) {
+  WantedRecord& record = records_[places_.at(place(sources_.all()[source].twin, end))];
+  if (size == 0 || record.size != 0) return;
+  record.size = size;
+  record.tier = tier;
+}
+
 bool RecordTable::has_all(std::span<const uint32_t> set, uint64_t end) const {
   return std::all_of(set.begin(), set.end(), [&](uint32_t source) {
     const WantedRecord* const record = find(source, end);

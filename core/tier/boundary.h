@@ -40,6 +40,8 @@ class RecordTable {
   void add(uint32_t source, uint64_t end, const PrefixNames& names);
   std::span<WantedRecord> records() { return records_; }
   const WantedRecord* find(uint32_t source, uint64_t end) const;
+  // The tier has one of this size; 0: it has none. It must be there.
+  void set_size(uint32_t source, uint64_t end, uint64_t size, uint32_t tier);
 
   // Ends of the records of the part's group that resuming at `boundary` needs where the group has
   // its tokens up to `have`: visit(end), until it answers false.

@@ -14,8 +14,9 @@
 
 namespace quire {
 
+// kMeeting: what a peer says of an offer that grows is read, before its records are waited for.
 // kAsking: it has ended, and a peer is asked why nothing came of its offer.
-enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kPreparing, kLoading, kAsking };
+enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kMeeting, kPreparing, kLoading, kAsking };
 
 // How the bytes of a record come.
 enum class LoadWay : uint8_t {
@@ -50,6 +51,8 @@ struct Fetch {
   bool is_far = false;         // a tier that would answer too late was not asked
   bool is_cut = false;         // a load may not be as long as what could be fetched
   bool lacks_answers = false;  // look-ups: one ended by its deadline
+  bool is_growing = false;     // the peer's offer: what is missing is waited for
+  bool has_met = false;        // what the peer says of its offer is known
   uint32_t unasked = 0;        // bits of tiers that were full
   uint32_t asked = 0;          // bits of tiers whose answers are to come
   uint32_t late = 0;           // bits of tiers of which a transfer ended by its deadline
@@ -68,6 +71,7 @@ struct Fetch {
     uint64_t committed = 0;
     uint64_t description_bytes = 0;  // 0: not known yet
     uint32_t slot = kNone;           // of the transfer
+    bool fits = false;               // it was read, and this process can use the offer
   } ending;
   int64_t begun = 0, loading_since = 0, deadline = 0;
   int64_t fair = 0;        // the deadline that the tiers have, whatever the engine's is
@@ -91,6 +95,17 @@ struct Fetch {
   std::vector<uint32_t> slots;            // loads in flight
   std::vector<PendingLoad> pending;
   std::vector<Assembly> assemblies;
+  // Records of an offer that grows, which the peer does not have yet: all of a group that end
+  // there. By their ends.
+  struct Coming {
+    uint32_t group = 0;
+    uint64_t end = 0;
+  };
+  std::vector<Coming> coming;
+  uint32_t coming_slot = kNone;  // of the look-up that asks for them
+  int64_t ask_at = 0;            // when the next one is due
+  int64_t came_at = 0;           // something of the offer, last
+  int64_t renew_at = 0;          // the leases of what came
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;      // by tier: that came

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
+#include "core/tier/fetch_records.h"
 #include "core/tier/fetches.h"
 
 namespace quire {
@@ -41,6 +42,55 @@ void count_failure(TierState& state, const Transfer& t, quire_code code) {
   }
 }
 
+// Copies and zeroes of the load come before its bytes, and behind the kernels of earlier steps.
+Status prepare(TierState& state, Fetch* f) {
+  const size_t groups = state.plan->config().groups.size();
+  uint64_t n = 0;
+  f->have.resize(groups);
+  f->ids.resize(groups);
+  QUIRE_RETURN_IF_ERROR(state.cache->load_have(f->load, f->have, &n));
+  for (uint32_t g = 0; g < groups; ++g) QUIRE_RETURN_IF_ERROR(state.cache->load_ids(f->load, g, &f->ids[g]));
+  auto copies = state.cache->step_copies(f->load);
+  auto zeroes = state.cache->step_zeroes(f->load);
+  if (!copies.ok()) return copies.take_status();
+  if (!zeroes.ok()) return zeroes.take_status();
+  for (size_t s = 0; s < state.memories.size(); ++s) {
+    QUIRE_RETURN_IF_ERROR(state.memories[s]->prepare_step(*copies, *zeroes, *state.streams[s]));
+  }
+  f->mark = state.mark_streams();
+  return {};
+}
+
+// Some drafts keep blocks of a window that nobody resumes by. No record has them, so they are as if they had failed.
+void leave_out(const TierState& state, const Arrivals& arrivals, Fetch* f) {
+  const Config& config = state.plan->config();
+  for (uint32_t g = 0; g < config.groups.size(); ++g) {
+    const GroupPlan& group = config.groups[g];
+    if (group.is_state()) continue;
+    const uint64_t columns = group.ids_per_block, first = f->position / group.block_tokens, end = first + f->ids[g].size() / columns;
+    std::vector<bool> brought(end - first);
+    const TierPart* any = nullptr;
+    const auto bring = [&](const TierPart& part, uint64_t to) {
+      for (const BlockStretch& stretch : state.plan->stretches(part, to)) {
+        for (uint64_t b = std::max(stretch.first, first); b < std::min(stretch.end, end); ++b) brought[b - first] = true;
+      }
+    };
+    for (const PendingLoad& load : f->pending) {
+      const TierPart& part = state.sources->part_of(load.source);
+      if (part.group == g) bring(part, load.end);
+    }
+    for (const Fetch::Coming& coming : f->coming) {
+      if (coming.group == g) bring(state.sources->part_of(state.sources->sets(g)[0][0]), coming.end);
+    }
+    for (const TierPart& part : state.plan->parts()) any = part.group == g ? &part : any;
+    if (any == nullptr) continue;
+    for (uint64_t b = std::max(first, f->have[g] / group.block_tokens); b < end; ++b) {
+      if (brought[b - first] || !arrivals.has_place(*f, *any, b)) continue;
+      f->lost.lose(g, b, b + 1);
+    }
+  }
+}
+
 }  // namespace
 
 quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint64_t* committed) {
@@ -72,29 +122,10 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint6
   f.boundary = boundary;
   f.hit = f.position;
   f.loading_since = state_.now();
-  if (prepare(&f).ok()) return QUIRE_FETCH_DONE;
+  if (prepare(state_, &f).ok()) return QUIRE_FETCH_DONE;
   f.lost.lose_all();
   (void)state_.cache->load_end(f.load, f.lost.failures(), committed);
   return QUIRE_FETCH_FAILED;
-}
-
-// Copies and zeroes of the load come before its bytes, and behind the kernels of earlier steps.
-Status Fetches::prepare(Fetch* f) {
-  const size_t groups = state_.plan->config().groups.size();
-  uint64_t n = 0;
-  f->have.resize(groups);
-  f->ids.resize(groups);
-  QUIRE_RETURN_IF_ERROR(state_.cache->load_have(f->load, f->have, &n));
-  for (uint32_t g = 0; g < groups; ++g) QUIRE_RETURN_IF_ERROR(state_.cache->load_ids(f->load, g, &f->ids[g]));
-  auto copies = state_.cache->step_copies(f->load);
-  auto zeroes = state_.cache->step_zeroes(f->load);
-  if (!copies.ok()) return copies.take_status();
-  if (!zeroes.ok()) return zeroes.take_status();
-  for (size_t s = 0; s < state_.memories.size(); ++s) {
-    QUIRE_RETURN_IF_ERROR(state_.memories[s]->prepare_step(*copies, *zeroes, *state_.streams[s]));
-  }
-  f->mark = state_.mark_streams();
-  return {};
 }
 
 void Fetches::start_loads(uint32_t index) {
@@ -108,50 +139,19 @@ void Fetches::start_loads(uint32_t index) {
     const std::vector<uint32_t>& own = sources.sets(g)[0];
     f.table->each_needed(sources.part_of(own[0]), f.have[g], f.boundary, [&](uint64_t end) {
       std::span<const uint32_t> set = f.table->set_at(g, end);
+      if (set.empty() && f.is_growing) {
+        f.coming.push_back({g, end});
+        return true;
+      }
       if (set.empty()) set = own;  // they fail
-      PendingLoad load{0, end};
-      if (!sources.all()[set[0]].is_own) {
-        load.way = LoadWay::kStaged;
-        load.assembly = static_cast<uint32_t>(f.assemblies.size());
-        f.assemblies.push_back({set.size(), {own.size(), std::vector<std::shared_ptr<const RecordRuns>>()}});
-      }
-      for (const uint32_t source : set) {
-        load.source = source;
-        f.pending.push_back(load);
-        const WantedRecord* const record = f.table->find(source, end);
-        f.bytes_wanted += record == nullptr ? 0 : record->size;
-      }
+      add_pending(state_, g, set, end, &f);
       return true;
     });
   }
-  leave_out(&f);
+  std::sort(f.coming.begin(), f.coming.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
+  leave_out(state_, arrivals_, &f);
   std::reverse(f.pending.begin(), f.pending.end());  // taken from the end
   submit_pending(index);
-}
-
-// Some drafts keep blocks of a window that nobody resumes by. No record has them, so they are as if they had failed.
-void Fetches::leave_out(Fetch* f) const {
-  const Config& config = state_.plan->config();
-  for (uint32_t g = 0; g < config.groups.size(); ++g) {
-    const GroupPlan& group = config.groups[g];
-    if (group.is_state()) continue;
-    const uint64_t columns = group.ids_per_block, first = f->position / group.block_tokens, end = first + f->ids[g].size() / columns;
-    std::vector<bool> brought(end - first);
-    const TierPart* any = nullptr;
-    for (const PendingLoad& load : f->pending) {
-      const TierPart& part = state_.sources->part_of(load.source);
-      if (part.group != g) continue;
-      for (const BlockStretch& stretch : state_.plan->stretches(part, load.end)) {
-        for (uint64_t b = std::max(stretch.first, first); b < std::min(stretch.end, end); ++b) brought[b - first] = true;
-      }
-    }
-    for (const TierPart& part : state_.plan->parts()) any = part.group == g ? &part : any;
-    if (any == nullptr) continue;
-    for (uint64_t b = std::max(first, f->have[g] / group.block_tokens); b < end; ++b) {
-      if (brought[b - first] || !arrivals_.has_place(*f, *any, b)) continue;
-      f->lost.lose(g, b, b + 1);
-    }
-  }
 }
 
 // A part of what is kept goes as it is: half of the slots are left to stores and look-ups of others.
@@ -161,7 +161,7 @@ void Fetches::submit_pending(uint32_t index) {
     if (!submit_load(index, f.pending.back())) break;
     f.pending.pop_back();
   }
-  if (!f.pending.empty() || !f.slots.empty() || is_stopping_ || f.is_doomed) return;
+  if (!f.pending.empty() || !f.slots.empty() || !f.coming.empty() || is_stopping_ || f.is_doomed) return;
   end_load(index, !f.has_failed ? QUIRE_FETCH_DONE : f.late != 0 ? QUIRE_FETCH_LATE : QUIRE_FETCH_FAILED);
 }
 
@@ -198,7 +198,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   const bool is_own_staged = state_.sources->all()[t.part].is_own && state_.shards[part.shard].staging != nullptr;
   const bool is_too_large = record != nullptr && way != LoadWay::kInPlace && record->size > kMostBytesBeside && !is_own_staged;
   if (record == nullptr || record->size == 0 || is_too_large) {
-    note_failure(&f, t);
+    note_failure(state_, t, &f);
     if (record != nullptr && record->size > 0) ++state_.tiers[record->tier]->stats.objects_failed;
     state_.close(slot);
     return true;
@@ -213,7 +213,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     arrivals_.add_places(f, &t, state_.transfers->header(slot).first(t.header_bytes));
   } else if (const Submitted beside = arrivals_.make_room(&t, record->size, way); beside != Submitted::kYes) {
     if (beside == Submitted::kFailed) {
-      note_failure(&f, t);
+      note_failure(state_, t, &f);
       ++state_.tiers[t.tier]->stats.objects_failed;
     }
     state_.close(slot);
@@ -226,18 +226,10 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
   const Submitted submitted = state_.submit(slot, ticket);
   if (submitted == Submitted::kYes) f.slots.push_back(slot);  // there is room
   if (submitted == Submitted::kFailed) {
-    note_failure(&f, t);  // closed, but still as it was
+    note_failure(state_, t, &f);  // closed, but still as it was
     ++state_.tiers[t.tier]->stats.objects_failed;
   }
   return submitted != Submitted::kFull;
-}
-
-// What did not come, as tokens of the group.
-void Fetches::note_failure(Fetch* f, const Transfer& t) const {
-  const TierPart& part = state_.sources->part_of(t.part);
-  f->has_failed = true;
-  if (part.is_state) return f->lost.lose(part.group, 0, 1);
-  for (const BlockStretch& w : t.wanted) f->lost.lose(part.group, w.first, w.end);
 }
 
 void Fetches::load_ended(uint32_t slot, const quire_completion& end) {
@@ -269,7 +261,7 @@ void Fetches::landed(uint32_t slot, const LoadEnd& end) noexcept {
     f.slots.erase(std::find(f.slots.begin(), f.slots.end(), slot));
     if (end.is_ours) {
       ++state_.tiers[t.tier]->stats.objects_failed;
-      note_failure(&f, t);
+      note_failure(state_, t, &f);
     } else if (end.code == QUIRE_OK && !end.otherwise) {
       Tier& tier = *state_.tiers[t.tier];
       tier.succeeded(Tier::What::kTransfer);
@@ -281,7 +273,7 @@ void Fetches::landed(uint32_t slot, const LoadEnd& end) noexcept {
     } else if (end.code != QUIRE_OK) {
       f.late |= end.code == QUIRE_DEADLINE_EXCEEDED ? 1u << t.tier : 0;
       count_failure(state_, t, end.code);
-      note_failure(&f, t);
+      note_failure(state_, t, &f);
     }
     const PendingLoad again{t.part, t.end, t.record().empty() ? LoadWay::kStaged : LoadWay::kAll, t.assembly};
     state_.close(slot);

@@ -13,31 +13,23 @@ constexpr size_t kMostChoices = 64;         // boundaries that are compared
 constexpr int64_t kLease = 30'000'000'000;  // ns
 constexpr int32_t kLookupPriority = 20;
 
-}  // namespace
-
-// Names at every length that a record of the prompt can end at, with and without what drafts read ahead.
-Status Fetches::name_prompt(Fetch* f) {
-  f->ends.clear();
-  std::set_union(f->candidates.unit_ends.begin(), f->candidates.unit_ends.end(), f->candidates.boundaries.begin(),
-                 f->candidates.boundaries.end(), std::back_inserter(f->ends));
-  const uint64_t ahead = state_.plan->look_ahead();
-  std::vector<uint64_t> lengths = f->ends;
-  for (const uint64_t end : f->ends) {
-    if (ahead > 0) lengths.push_back(end + ahead);
+// Tiers nearer than all that have not answered have everything: their records are taken in any case.
+bool has_enough(const TierState& state, const Arrivals& arrivals, const Fetch& f) {
+  if (f.phase != FetchPhase::kLooking || f.asks_others) return false;
+  const uint64_t longest = f.candidates.boundaries.back();
+  std::vector<uint64_t> bytes(state.tiers.size());
+  if (!f.table->has_states(longest) || !arrivals.has_whole_blocks(*f.table, longest)) return false;
+  if (!f.table->is_there(f.full_hit, longest, bytes)) return false;
+  uint64_t near = 0;
+  for (size_t t = 0; t < bytes.size(); ++t) {
+    const bool is_nearer = (f.awaited() & ((2U << t) - 1)) == 0;
+    if (bytes[t] > 0 && !is_nearer) return false;
+    near += bytes[t];
   }
-  std::sort(lengths.begin(), lengths.end());
-  std::vector<uint8_t> digests(lengths.size() * 32);
-  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_digests(f->sequence, f->symbols, lengths, digests.data()));
-  const auto digest_at = [&](uint64_t length) {
-    const auto at = std::lower_bound(lengths.begin(), lengths.end(), length) - lengths.begin();
-    PrefixName name;
-    std::copy_n(digests.begin() + at * 32, 32, name.begin());
-    return name;
-  };
-  f->names.clear();
-  for (const uint64_t end : f->ends) f->names.push_back(PrefixNames{digest_at(end), digest_at(end + ahead)});
-  return {};
+  return near > 0;
 }
+
+}  // namespace
 
 void Fetches::look_up(uint32_t index) {
   Fetch& f = fetches_[index];
@@ -208,26 +200,11 @@ void Fetches::lookup_ended(uint32_t slot, const quire_completion& end) {
   if (given_up || is_stopping_) return;
   Fetch& f = fetches_[index];
   f.asked &= ~answered;
-  if (f.awaited() != 0 && has_enough(f)) {
+  if (f.awaited() != 0 && has_enough(state_, arrivals_, f)) {
     orphan_lookups(index, false);
     f.asked = f.unasked = 0;
   }
   if (f.awaited() == 0) looked_up(index);
-}
-
-bool Fetches::has_enough(const Fetch& f) const {
-  if (f.phase != Phase::kLooking || f.asks_others) return false;
-  const uint64_t longest = f.candidates.boundaries.back();
-  std::vector<uint64_t> bytes(state_.tiers.size());
-  if (!f.table->has_states(longest) || !arrivals_.has_whole_blocks(*f.table, longest)) return false;
-  if (!f.table->is_there(f.full_hit, longest, bytes)) return false;
-  uint64_t near = 0;
-  for (size_t t = 0; t < bytes.size(); ++t) {
-    const bool is_nearer = (f.awaited() & ((2U << t) - 1)) == 0;
-    if (bytes[t] > 0 && !is_nearer) return false;
-    near += bytes[t];
-  }
-  return near > 0;
 }
 
 // A state was kept inside a unit: the last part of the unit is a record of its own.
@@ -252,6 +229,11 @@ void Fetches::look_up_tails(uint32_t index) {
 // The longest of those that are worth it: what it saves more than it takes decides where computing has a price.
 void Fetches::choose(uint32_t index) {
   Fetch& f = fetches_[index];
+  if (const uint64_t boundary = awaiting_.boundary(f); boundary > 0) {
+    if (!f.has_met) return meet(index);
+    awaiting_.begin(boundary, &f);
+    return start(index, boundary);
+  }
   uint64_t best = 0;
   double most = 0;
   bool any = false;
@@ -286,12 +268,33 @@ void Fetches::choose(uint32_t index) {
     const quire_fetch_outcome none = f.lacks_answers ? QUIRE_FETCH_LATE : QUIRE_FETCH_NOTHING;
     return finish(index, any || f.is_far ? QUIRE_FETCH_SLOWER : none, 0);
   }
+  worth_.limit_load(&f, best, chosen, state_.now());
+  start(index, best);
+}
+
+void Fetches::meet(uint32_t index) {
+  Fetch& f = fetches_[index];
+  f.phase = Phase::kMeeting;
+  f.ending = {};
+  if (!f.has_deadline) f.deadline = later(state_.now(), worth_.growing_ns(f, f.peer_end));
+  f.fair = std::max(f.fair, f.deadline);
+  if (!questions_.move_on(index, &f)) met(index);
+}
+
+void Fetches::met(uint32_t index) {
+  Fetch& f = fetches_[index];
+  f.has_met = true;
+  f.is_growing = f.ending.fits;
+  choose(index);
+}
+
+void Fetches::start(uint32_t index, uint64_t boundary) {
+  Fetch& f = fetches_[index];
   // Transfers that nobody waits for hold blocks. There must not be more and more of them.
   if (state_.stats.quarantined >= fetches_.size()) return finish(index, QUIRE_FETCH_NO_ROOM, 0);
-  worth_.limit_load(&f, best, chosen, state_.now());
   if (!f.has_deadline) f.deadline = f.fair;
   uint64_t committed = 0;
-  const quire_fetch_outcome outcome = begin_load(index, best, &committed);
+  const quire_fetch_outcome outcome = begin_load(index, boundary, &committed);
   if (outcome != QUIRE_FETCH_DONE) finish(index, outcome, committed);
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/latency.h"
+#include "core/tier/fetch_records.h"
 
 namespace quire {
 namespace {
@@ -45,7 +46,8 @@ Fetches::Fetches(TierState& state, Questions& questions, double ns_per_token, ui
       worth_(state.tiers, ns_per_token),
       fetches_(most),
       quarantine_(state, 2 * size_t{most}),
-      arrivals_(state) {
+      arrivals_(state),
+      awaiting_(state, arrivals_) {
   for (Fetch& f : fetches_) f.table = std::make_unique<RecordTable>(*state.sources);
 }
 
@@ -78,6 +80,10 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.full_hit = probe.full_hit_tokens;
   f.unasked = f.asked = f.late = 0;
   f.load = StepId(0);
+  f.is_growing = peer.is_growing;
+  f.has_met = false;
+  f.coming.clear();
+  f.coming_slot = kNone;
   f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = f.lacks_answers = false;
   f.pending.clear();
   f.assemblies.clear();
@@ -94,7 +100,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   limit_part(state_, worth_, &f);
   const auto index = static_cast<uint32_t>(free - fetches_.begin());
   const bool nothing = f.candidates.boundaries.empty();
-  if (!nothing) QUIRE_RETURN_IF_ERROR(name_prompt(&f));
+  if (!nothing) QUIRE_RETURN_IF_ERROR(name_prompt(state_, &f));
   f.phase = Phase::kLooking;
   ++num_in_progress_;
   ++state_.stats.fetches;
@@ -158,7 +164,9 @@ void Fetches::advance() noexcept {
       if (now >= f.deadline && has_answers && !f.has_deadline) return choose_without_the_rest(i);
       if (now >= f.deadline || now >= worth_.too_slow_at(f)) return give_up(i, QUIRE_FETCH_LATE);
       if (f.unasked != 0 && (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain)) ask_rest(i);
+      if (f.phase == Phase::kMeeting && !questions_.move_on(i, &f)) return give_up(i, QUIRE_FETCH_FAILED);
       if (f.phase == Phase::kPreparing) start_loads(i);
+      if (f.phase == Phase::kLoading) awaiting_.ask(i, &f);
       if (f.phase == Phase::kLoading) submit_pending(i);
     });
   }
@@ -171,7 +179,9 @@ void Fetches::lose_streams() noexcept {
 int64_t Fetches::next_deadline() const {
   int64_t next = INT64_MAX;
   for (const Fetch& f : fetches_) {
-    if (f.phase != Phase::kFree) next = std::min({next, f.deadline, worth_.too_slow_at(f)});
+    if (f.phase == Phase::kFree) continue;
+    next = std::min({next, f.deadline, worth_.too_slow_at(f)});
+    if (!f.coming.empty() && f.coming_slot == kNone) next = std::min(next, f.ask_at);
   }
   return next;
 }
@@ -187,7 +197,7 @@ void Fetches::finish(uint32_t index, quire_fetch_outcome outcome, uint64_t commi
   Fetch& f = fetches_[index];
   if (f.phase != Phase::kAsking && !is_stopping_ && questions_.is_due(f, outcome, committed)) {
     f.phase = Phase::kAsking;
-    f.ending = {outcome, committed, 0, kNone};
+    f.ending = {outcome, committed, 0, kNone, false};
     if (questions_.move_on(index, &f)) return;
   }
   const bool has_come = f.committed > 0;
@@ -237,6 +247,10 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     questions_.give_up(&f);
     return finish(index, outcome, f.ending.committed);
   }
+  if (f.phase == Phase::kMeeting) {
+    questions_.give_up(&f);
+    return finish(index, outcome, 0);
+  }
   if (f.phase == Phase::kLooking || f.phase == Phase::kLookingAgain) {
     orphan_lookups(index, outcome == QUIRE_FETCH_LATE && now >= f.fair);
     return finish(index, outcome, 0);
@@ -245,12 +259,14 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
     Transfer t;
     t.part = load.source;
     t.end = load.end;
-    if (arrivals_.find_wanted(f, state_.sources->part_of(load.source), &t)) note_failure(&f, t);
+    if (arrivals_.find_wanted(f, state_.sources->part_of(load.source), &t)) note_failure(state_, t, &f);
   }
   f.pending.clear();
+  awaiting_.stop(&f);
+  awaiting_.lose(&f);
   // What was not asked for yet, or is not known for want of memory, is not there.
   if (f.phase == Phase::kPreparing || f.is_doomed) f.lost.lose_all();
-  for (const uint32_t slot : f.slots) note_failure(&f, state_.transfers->at(slot));
+  for (const uint32_t slot : f.slots) note_failure(state_, state_.transfers->at(slot), &f);
   uint64_t committed = 0;
   quire_hold_id late = 0;
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed, f.slots.empty() ? nullptr : &late);
@@ -275,7 +291,10 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   uint64_t committed = 0;
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
-  for (size_t t = 0; t < state_.tiers.size(); ++t) state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
+  for (size_t t = 0; t < state_.tiers.size(); ++t) {
+    if (f.is_growing && t == f.peer_tier) continue;  // its time is that of computing
+    state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
+  }
   if (state_.now() >= f.fair) count_late(state_, f.late);
   if (outcome == QUIRE_FETCH_DONE && committed <= f.position) outcome = QUIRE_FETCH_FAILED;
   // Where it ends before the last place that was asked for, what follows was missing; but states are not kept everywhere.
@@ -298,7 +317,7 @@ void Fetches::go_on(uint32_t index, uint64_t committed) {
   f.bytes_wanted = f.bytes_here = 0;
   f.assemblies.clear();
   limit_part(state_, worth_, &f);
-  if (f.candidates.boundaries.empty() || !name_prompt(&f).ok()) return finish(index, QUIRE_FETCH_DONE, committed);
+  if (f.candidates.boundaries.empty() || !name_prompt(state_, &f).ok()) return finish(index, QUIRE_FETCH_DONE, committed);
   look_up(index);
 }
 
@@ -307,8 +326,19 @@ void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
   const uint32_t index = state_.transfers->at(slot).owner;
   if (state_.transfers->at(slot).kind == TransferKind::kDescription) {
     if (index == kNone || is_stopping_) return state_.close(slot);
+    if (fetches_[index].phase == Phase::kMeeting) {
+      if (!questions_.ended(slot, end, &fetches_[index])) guarded(index, [&] { met(index); });
+      return;
+    }
     if (!questions_.ended(slot, end, &fetches_[index])) guarded(index, [&] { give_up(index, fetches_[index].ending.outcome); });
     return;
+  }
+  if (state_.transfers->at(slot).kind == TransferKind::kComing) {
+    if (index == kNone || is_stopping_) return state_.close(slot);
+    return guarded(index, [&] {
+      awaiting_.ended(slot, end, &fetches_[index]);
+      submit_pending(index);
+    });
   }
   if (index != kNone) return guarded(index, [&] { is_lookup ? lookup_ended(slot, end) : load_ended(slot, end); });
   if (is_lookup) return lookup_ended(slot, end);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/tier/arrivals.h"
+#include "core/tier/awaiting.h"
 #include "core/tier/fetch.h"
 #include "core/tier/quarantine.h"
 #include "core/tier/questions.h"
@@ -29,6 +30,7 @@ struct FetchPeer {
   std::array<uint8_t, 16> handle{};
   std::string_view address;
   uint64_t end_token = 0;
+  bool is_growing = false;
 };
 
 class Fetches {
@@ -61,33 +63,33 @@ class Fetches {
   using Phase = FetchPhase;
 
   // Finding.
-  Status name_prompt(Fetch* f);
   void look_up(uint32_t index);
   void look_up_tails(uint32_t index);
   // All have answered, or those have that matter.
   void looked_up(uint32_t index);
-  // Tiers nearer than all that have not answered have everything: their records are taken in any
-  // case.
-  bool has_enough(const Fetch& f) const;
   bool ask_others(uint32_t index);
   void choose_without_the_rest(uint32_t index);
   void ask(uint32_t index, size_t first);
   void ask_rest(uint32_t index);
   void choose(uint32_t index);
+  // A load to this boundary.
+  void start(uint32_t index, uint64_t boundary);
+
+  // Asks the peer what it says of an offer that grows; then either waits or chooses from what is
+  // there.
+  void meet(uint32_t index);
+  void met(uint32_t index);
 
   // Bringing.
   // *committed: tokens of the sequence where no load began.
   quire_fetch_outcome begin_load(uint32_t index, uint64_t boundary, uint64_t* committed);
-  Status prepare(Fetch* f);
   void start_loads(uint32_t index);
   void submit_pending(uint32_t index);
   // False: no slot is free, or the tier takes no more now.
   bool submit_load(uint32_t index, const PendingLoad& load);
   bool fill_load(uint32_t index, uint32_t slot, LoadWay way);
-  void leave_out(Fetch* f) const;
   void lookup_ended(uint32_t slot, const quire_completion& end);
   void load_ended(uint32_t slot, const quire_completion& end);
-  void note_failure(Fetch* f, const Transfer& t) const;
 
   // Ending.
   void end_load(uint32_t index, quire_fetch_outcome outcome);
@@ -108,6 +110,7 @@ class Fetches {
   std::vector<quire_fetch_result> results_;
   Quarantine quarantine_;
   Arrivals arrivals_;
+  Awaiting awaiting_;
   quire_fetch_id next_id_ = 1;
   uint64_t num_in_progress_ = 0;
   bool is_stopping_ = false;

@@ -43,35 +43,42 @@ Status Offers::check(uint32_t t) const {
   return {};
 }
 
-Result<uint64_t> Offers::end_of(SequenceId sequence) const {
+Status Offers::choose_end(SequenceId sequence, uint64_t end_token, Offer* offer, bool* grows) const {
   quire_sequence_info info{};
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(sequence, &info));
-  const uint64_t grid = state_.plan->grid(), end = info.committed / grid * grid;
-  const auto committed = static_cast<unsigned long long>(info.committed), of = static_cast<unsigned long long>(grid);
-  if (end == 0) {
-    return fail(QUIRE_FAILED_PRECONDITION, "sequence: %llu tokens are committed, and sequences resume at multiples of %llu", committed, of);
-  }
-  return end;
+  const uint64_t grid = state_.plan->grid(), most = state_.plan->config().max_model_len;
+  const auto end = static_cast<unsigned long long>(end_token), of = static_cast<unsigned long long>(grid);
+  if (end_token % grid != 0) return invalid("end_token: %llu, sequences resume at multiples of %llu", end, of);
+  if (end_token > most)
+    return fail(QUIRE_OUT_OF_RANGE, "end_token: %llu, max_model_len is %llu", end, static_cast<unsigned long long>(most));
+  offer->end_token = end_token != 0 ? end_token : info.committed / grid * grid;
+  *grows = offer->end_token > info.committed;
+  if (offer->end_token > 0) return {};
+  return fail(QUIRE_FAILED_PRECONDITION, "sequence: %llu tokens are committed, and sequences resume at multiples of %llu",
+              static_cast<unsigned long long>(info.committed), of);
 }
 
-Status Offers::add_record(const TierPart& part, uint32_t number, const HeldRange& range, const PrefixNames& names, Offer* offer) {
-  if (!describe_record(state_, range, names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {
-    if (!part.is_state && !part.live.everything()) return {};  // resuming at the end needs nothing of it
-    return fail(QUIRE_FAILED_PRECONDITION, "sequence: %s at token %llu %s not there",
-                part.is_state ? "the state" : "a block of the unit that ends", static_cast<unsigned long long>(range.end), "is");
+Status Offers::measure(Record* record) {
+  const TierPart& part = state_.plan->parts()[record->part];
+  if (!describe_record(state_, record->range, record->names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {
+    if (part.is_state || part.live.everything()) {
+      return fail(QUIRE_FAILED_PRECONDITION, "sequence: %s at token %llu is not there",
+                  part.is_state ? "the state" : "a block of the unit that ends", static_cast<unsigned long long>(record->range.end));
+    }
+    record->range.hold = 0;  // resuming at the end needs nothing of it
+    record->header_bytes = record->bytes = 0;
+    return {};
   }
-  if (part.live.everything() && header_.stretches != state_.plan->stretches(part, range.end)) {
-    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a block before token %llu is not there", static_cast<unsigned long long>(range.end));
+  if (part.live.everything() && header_.stretches != state_.plan->stretches(part, record->range.end)) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a block before token %llu is not there",
+                static_cast<unsigned long long>(record->range.end));
   }
-  Record record{range, names, number};
-  record.header_at = offer->records.empty() ? 0 : offer->records.back().header_at + offer->records.back().header_bytes;
-  record.header_bytes = header_bytes(header_.shape, header_.num_blocks());
-  offer->records.push_back(record);
-  offer->bytes += record.header_bytes + header_.payload_bytes();
+  record->header_bytes = header_bytes(header_.shape, header_.num_blocks());
+  record->bytes = record->header_bytes + header_.payload_bytes();
   return {};
 }
 
-Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> symbols, Offer* offer) {
+Status Offers::plan_records(SequenceId sequence, std::span<const quire_symbol> symbols, bool grows, Offer* offer) {
   const TierPlan& plan = *state_.plan;
   const uint64_t ahead = plan.look_ahead();
   std::vector<uint64_t> ends, lengths;
@@ -92,15 +99,80 @@ Status Offers::add_records(SequenceId sequence, std::span<const quire_symbol> sy
     return name;
   };
   for (const uint64_t end : ends) {
-    const HeldRange range{offer->hold, 0, plan.unit_begin(end), end};
     const PrefixNames names{name_at(end), name_at(end + ahead)};
     for (uint32_t p = 0; p < plan.parts().size(); ++p) {
       const TierPart& part = plan.parts()[p];
       if (part.twin != p || (part.is_state ? end != offer->end_token : plan.record_bytes(part, end) == 0)) continue;
-      QUIRE_RETURN_IF_ERROR(add_record(part, p, range, names, offer));
+      // What the sequence has of an early unit now may be less when the last one is committed.
+      const bool is_needed = part.is_state || end > part.live.tail_begin(offer->end_token) || plan.unit_begin(end) < part.live.sink;
+      if (grows && !is_needed) continue;
+      Record record;
+      record.range.first = plan.unit_begin(end);
+      record.range.end = end;
+      record.names = names;
+      record.part = p;
+      record.header_bytes = header_bytes(part.shape, part.is_state ? 1 : num_blocks(plan.stretches(part, end)));
+      record.bytes = plan.record_bytes(part, end);
+      offer->records.push_back(record);
     }
   }
+  offer->holds.reserve(ends.size());
   describe(identity, {name_at(offer->end_token), name_at(offer->end_token + ahead)}, offer);
+  return {};
+}
+
+// One after the other, and the description after them.
+void Offers::place_headers(Offer* offer) const {
+  uint64_t at = 0;
+  for (Record& record : offer->records) {
+    record.header_at = at;
+    at += record.header_bytes;
+    offer->bytes += record.bytes;
+  }
+  const RawBytes description = std::move(offer->headers);
+  offer->description_at = at;
+  offer->headers.allocate(at + offer->description_bytes);
+  std::copy_n(description.data(), offer->description_bytes, offer->headers.data() + at);
+}
+
+Status Offers::hold_all(SequenceId sequence, Offer* offer) {
+  auto hold = state_.cache->hold_begin(sequence, 0, offer->end_token);
+  if (!hold.ok()) return hold.take_status();
+  offer->holds.push_back(*hold);
+  const uint64_t mark = state_.mark_streams();
+  for (Record& record : offer->records) {
+    record.range.hold = *hold;
+    record.mark = mark;
+    QUIRE_RETURN_IF_ERROR(measure(&record));
+  }
+  std::erase_if(offer->records, [](const Record& record) { return record.range.hold == 0; });
+  offer->num_held = offer->records.size();
+  if (!offer->records.empty()) return {};
+  return fail(QUIRE_FAILED_PRECONDITION, "sequence: nothing that resuming at token %llu needs is there",
+              static_cast<unsigned long long>(offer->end_token));
+}
+
+Status Offers::grow(Offer* offer) {
+  quire_sequence_info info{};
+  QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(offer->sequence, &info));
+  std::vector<Record>& records = offer->records;
+  size_t to = offer->num_held;
+  while (to < records.size() && records[to].range.end <= info.committed) ++to;
+  if (to == offer->num_held) return {};
+  const uint64_t first = records[offer->num_held].range.first, end = records[to - 1].range.end;
+  auto hold = state_.cache->hold_begin(offer->sequence, first, end, offer->end_token);
+  if (!hold.ok()) return {};      // a step writes a state in place, a load is in progress, or all holds exist: the next call tries again
+  offer->holds.push_back(*hold);  // there is room
+  const uint64_t mark = state_.mark_streams();
+  for (; offer->num_held < to; ++offer->num_held) {
+    Record& record = records[offer->num_held];
+    record.range.hold = *hold;
+    record.range.hold_first = first;
+    record.mark = mark;
+    QUIRE_RETURN_IF_ERROR(measure(&record));
+    // Its reader waits for it.
+    if (record.range.hold == 0) return fail(QUIRE_FAILED_PRECONDITION, "sequence: what resuming at its end needs has gone");
+  }
   return {};
 }
 
@@ -113,35 +185,39 @@ void Offers::describe(std::string_view identity, const PrefixNames& prefix, Offe
   const uint64_t most = state_.tiers[offer->tier]->connector().info().max_object_bytes;
   if (bytes.size() <= kMostDescriptionBytes && (most == 0 || bytes.size() <= most)) offer->description_bytes = bytes.size();
   offer->is_described = offer->description_bytes == 0;
-  offer->description_at = offer->records.back().header_at + offer->records.back().header_bytes;
-  offer->headers.allocate(offer->description_at + offer->description_bytes);
-  std::copy_n(bytes.begin(), offer->description_bytes, offer->headers.data() + offer->description_at);
+  offer->headers.allocate(offer->description_bytes);  // for now: the records' headers come before it
+  std::copy_n(bytes.begin(), offer->description_bytes, offer->headers.data());
 }
 
-Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t t) {
+Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint64_t end_token, uint32_t t) {
   QUIRE_RETURN_IF_ERROR(check(t));
-  auto end = end_of(sequence);
-  if (!end.ok()) return end.take_status();
-  const uint64_t wanted = *end + state_.plan->look_ahead();
+  auto offer = std::make_unique<Offer>();
+  bool grows = false;
+  QUIRE_RETURN_IF_ERROR(choose_end(sequence, end_token, offer.get(), &grows));
+  const uint64_t wanted = offer->end_token + state_.plan->look_ahead();
   if (symbols.size() < wanted) {
     return fail(QUIRE_OUT_OF_RANGE, "num_symbols: %zu, the offer is named by %llu", symbols.size(),
                 static_cast<unsigned long long>(wanted));
   }
   if (offers_.size() == offers_.capacity()) offers_.reserve(2 * offers_.size() + 1);  // what comes last does not fail
-  auto offer = std::make_unique<Offer>();
   QUIRE_RETURN_IF_ERROR(random_bytes(offer->handle));
   offer->tier = t;
-  offer->end_token = *end;
-  auto hold = state_.cache->hold_begin(sequence, 0, *end);
-  if (!hold.ok()) return hold.take_status();
-  offer->hold = *hold;
+  offer->sequence = sequence;
+  const auto end_holds = [&] {
+    for (const quire_hold_id hold : offer->holds) (void)state_.cache->hold_end(hold);
+  };
   Status added;
   try {
-    added = add_records(sequence, symbols, offer.get());
-    by_ticket_.reserve(by_ticket_.size() + offer->num_tickets());
-    offer->tickets.reserve(offer->num_tickets());
+    added = plan_records(sequence, symbols, grows, offer.get());
+    if (added.ok() && grows && !offer->description_bytes) {
+      added = fail(QUIRE_UNIMPLEMENTED, "end_token: the connector takes no object that is long enough to describe an offer that grows");
+    }
+    if (added.ok() && !grows) added = hold_all(sequence, offer.get());
+    if (added.ok()) place_headers(offer.get());
+    by_ticket_.reserve(by_ticket_.size() + offer->records.size() + 1);
+    offer->tickets.reserve(offer->records.size() + 1);
   } catch (...) {
-    (void)state_.cache->hold_end(offer->hold);
+    end_holds();
     throw;
   }
   Tier& tier = *state_.tiers[t];
@@ -151,17 +227,15 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
                  static_cast<unsigned long long>(tier.max_store_bytes()));
   }
   if (!added.ok()) {
-    (void)state_.cache->hold_end(offer->hold);
+    end_holds();
     return added;
   }
   tier.bytes_in_stores += offer->bytes;
-  offer->mark = state_.mark_streams();
   quire_offer out{};
   std::copy(offer->handle.begin(), offer->handle.end(), out.handle);
   out.end_token = offer->end_token;
   out.num_bytes = offer->bytes;
   offers_.push_back(std::move(offer));
-  ++num_waiting_;
   ++state_.stats.offers;
   return out;
 }
@@ -169,8 +243,9 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
 Status Offers::info(const OfferHandle& handle, quire_offer_info* info) const {
   const Offer* const offer = find(handle);
   if (offer == nullptr) return fail(QUIRE_NOT_FOUND, "handle: no such offer, or it has ended");
-  info->is_ready = offer->tickets.size() == offer->num_tickets() ? 1 : 0;
+  info->is_ready = offer->is_complete() || (offer->is_described && offer->grows()) ? 1 : 0;
   info->num_records = offer->records.size();
+  info->num_tokens = offer->is_complete() ? offer->end_token : offer->records[std::min(offer->next, offer->records.size() - 1)].range.first;
   return {};
 }
 
@@ -182,18 +257,25 @@ Status Offers::end(const OfferHandle& handle) {
   return {};
 }
 
+bool Offers::any_waits() const {
+  return std::any_of(offers_.begin(), offers_.end(), [](const auto& offer) { return offer->waits(); });
+}
+
 void Offers::start_ready() noexcept {
   uint64_t summed = 0;
+  bool takes_more = true;
   for (const auto& offer : offers_) {
-    if (!offer->waits() || !state_.is_done(offer->mark)) continue;
-    Submitted started = Submitted::kFailed;
+    if (offer->is_withdrawn) continue;
+    Submitted started = Submitted::kYes;
     try {
-      started = start(offer.get(), &summed);
+      // Also where nothing more can be submitted: what was committed must be held before the next step.
+      if (offer->grows() && !grow(offer.get()).ok()) started = Submitted::kFailed;
+      if (started == Submitted::kYes && offer->waits() && takes_more) started = start(offer.get(), &summed);
     } catch (const std::bad_alloc&) {
+      started = Submitted::kFailed;
     }
     if (started == Submitted::kFailed) withdraw(offer.get());
-    if (started == Submitted::kYes) --num_waiting_;
-    if (started == Submitted::kFull) break;
+    takes_more = takes_more && started != Submitted::kFull;
   }
   close_ended();
 }
@@ -203,9 +285,11 @@ Submitted Offers::start(Offer* offer, uint64_t* summed) {
     if (const Submitted submitted = submit_description(offer); submitted != Submitted::kYes) return submitted;
     offer->is_described = true;
   }
-  for (; offer->waits(); ++offer->next) {
-    if (*summed >= kSummedAtOnce) return Submitted::kFull;
+  for (; offer->next < offer->num_held; ++offer->next) {
     const Record& record = offer->records[offer->next];
+    if (!state_.is_done(record.mark)) break;
+    if (record.range.hold == 0) continue;
+    if (*summed >= kSummedAtOnce) return Submitted::kFull;
     const TierPart& part = state_.plan->parts()[record.part];
     if (!describe_record(state_, record.range, record.names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {
       return Submitted::kFailed;
@@ -280,7 +364,6 @@ bool Offers::ended(uint32_t t, const quire_completion& end) noexcept {
 
 void Offers::withdraw(Offer* offer) noexcept {
   if (offer->is_withdrawn) return;
-  if (offer->waits()) --num_waiting_;
   offer->is_withdrawn = true;
   for (const uint64_t ticket : offer->tickets) {
     try {
@@ -297,7 +380,7 @@ void Offers::close_ended() noexcept {
       ++i;
       continue;
     }
-    (void)state_.cache->hold_end(offer.hold);
+    for (const quire_hold_id hold : offer.holds) (void)state_.cache->hold_end(hold);
     state_.tiers[offer.tier]->bytes_in_stores -= offer.bytes;
     offers_[i] = std::move(offers_.back());
     offers_.pop_back();

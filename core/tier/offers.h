@@ -2,6 +2,11 @@
 // store that does not end before its reader is done or its lease is over: the connector reads the
 // pool until then, so the offer holds the blocks. Records are those that tiers keep, but for blocks
 // that the sequence has no more: of windows and chunks an offer has what resuming at its end needs.
+//
+// An offer that grows has its records planned when it begins. Those of units that are committed are
+// held and submitted in every call of start_ready(), in the order of the prompt; what describes the
+// offer goes first. So a reader that finds the description, and not a record, knows that the record
+// is to come.
 #pragma once
 
 #include <quire/tier.h>
@@ -24,14 +29,16 @@ class Offers {
 
   explicit Offers(TierState& state) : state_(state) {}  // borrowed
 
+  // end_token: 0 = as far as is committed; it grows if that is more.
   Result<quire_offer> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
-                            uint32_t tier);
+                            uint64_t end_token, uint32_t tier);
   Status info(const OfferHandle& handle, quire_offer_info* info) const;
   Status end(const OfferHandle& handle);
 
-  // Gives the connectors what can be read now.
+  // Adds what was committed, and gives the connectors what can be read now.
   void start_ready() noexcept;
-  bool any_waits() const { return num_waiting_ > 0; }
+  // For a connector, for streams, or for another call; not for commits.
+  bool any_waits() const;
   // False: it is the end of no record.
   bool ended(uint32_t tier, const quire_completion& end) noexcept;
   size_t num_offers() const { return offers_.size(); }
@@ -44,38 +51,49 @@ class Offers {
 
  private:
   struct Record {
-    HeldRange range;
+    HeldRange range;  // hold 0: not yet, or the sequence does not have it and nobody needs it
     PrefixNames names;
     uint32_t part = 0;
     uint64_t header_at = 0, header_bytes = 0;
+    uint64_t bytes = 0;  // with its header; at most, until it is held
+    uint64_t mark = 0;   // of the streams: the kernels that wrote it
   };
   struct Offer {
     OfferHandle handle{};
     uint32_t tier = 0;
+    SequenceId sequence;  // it grows with
     uint64_t end_token = 0;
-    quire_hold_id hold = 0;
-    uint64_t mark = 0;  // of the streams: the kernels that wrote it
     uint64_t bytes = 0;
-    std::vector<Record> records;
+    std::vector<quire_hold_id> holds;
+    std::vector<Record> records;     // by their ends
+    size_t num_held = 0;             // of these; the others are to come
+    size_t next = 0;                 // record that is submitted next
     uint64_t description_at = 0;     // in `headers`; it is submitted first
     uint64_t description_bytes = 0;  // 0: the connector takes none that long
     bool is_described = false;
-    size_t next = 0;                // record that is submitted next
     std::vector<uint64_t> tickets;  // in flight
     bool is_withdrawn = false;
     RawBytes headers;
 
-    size_t num_tickets() const { return records.size() + (description_bytes > 0 ? 1 : 0); }
-    bool waits() const { return !is_withdrawn && (next < records.size() || !is_described); }
+    bool grows() const { return num_held < records.size(); }
+    bool is_complete() const { return is_described && next == records.size(); }
+    bool waits() const { return !is_withdrawn && (next < num_held || !is_described); }
   };
 
   Offer* find(const OfferHandle& handle) const;
   Status check(uint32_t tier) const;
-  // Where the sequence can be resumed, so far as it is committed.
-  Result<uint64_t> end_of(SequenceId sequence) const;
-  Status add_records(SequenceId sequence, std::span<const quire_symbol> symbols, Offer* offer);
-  Status add_record(const TierPart& part, uint32_t number, const HeldRange& range,  //
-                    const PrefixNames& names, Offer* offer);
+  // Where the offer ends, and whether it grows.
+  Status choose_end(SequenceId sequence, uint64_t end_token, Offer* offer, bool* grows) const;
+  // Its records as they will be, and the description.
+  Status plan_records(SequenceId sequence, std::span<const quire_symbol> symbols, bool grows,  //
+                      Offer* offer);
+  void place_headers(Offer* offer) const;
+  // What the sequence has of a record. Errors: FAILED_PRECONDITION (it is needed and not there).
+  Status measure(Record* record);
+  // Of an offer that does not grow.
+  Status hold_all(SequenceId sequence, Offer* offer);
+  // What was committed since. Errors: it can never be complete.
+  Status grow(Offer* offer);
   // prefix: at its end. Its bytes follow those of the headers.
   void describe(std::string_view identity, const PrefixNames& prefix, Offer* offer) const;
   // Submits what can be submitted now. kFull: the connector takes no more, or enough was summed.
@@ -92,7 +110,6 @@ class Offers {
   std::vector<std::unique_ptr<Offer>> offers_;
   std::unordered_map<uint64_t, Offer*> by_ticket_;
   uint64_t next_ticket_ = 1;
-  uint64_t num_waiting_ = 0;
   RecordHeader header_;
   std::vector<PayloadRun> runs_;
   std::vector<int32_t> ids_;

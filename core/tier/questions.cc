@@ -13,7 +13,7 @@ constexpr int32_t kQuestionPriority = 15;
 }  // namespace
 
 bool Questions::is_due(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const {
-  if (f.peer_tier == kNone || f.peer_failed || f.is_doomed || f.is_cancelled || state_.now() >= f.deadline) return false;
+  if (f.peer_tier == kNone || f.peer_failed || f.has_met || f.is_doomed || f.is_cancelled || state_.now() >= f.deadline) return false;
   if (std::max({committed, f.committed, f.hit}) >= std::min(f.peer_end, f.longest)) return false;
   const bool has_come = f.bytes_of[f.peer_tier] + f.bytes_before[f.peer_tier] > 0;
   return outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_FAILED || (outcome == QUIRE_FETCH_DONE && !has_come);
@@ -67,7 +67,7 @@ bool Questions::ended(uint32_t slot, const quire_completion& end, Fetch* f) noex
   f->ending.slot = kNone;
   if (end.code == QUIRE_OK && is_load) {
     try {
-      compare(*f, t.whole.all());
+      compare(f, t.whole.all());
     } catch (const std::bad_alloc&) {  // then nothing is known
     }
   }
@@ -78,7 +78,8 @@ bool Questions::ended(uint32_t slot, const quire_completion& end, Fetch* f) noex
   return move_on(index, f);
 }
 
-void Questions::compare(const Fetch& f, std::span<const uint8_t> description) {
+void Questions::compare(Fetch* fetch, std::span<const uint8_t> description) {
+  const Fetch& f = *fetch;
   Tier& tier = *state_.tiers[f.peer_tier];
   uint32_t version = 0;
   auto offer = read_description(description, &version);
@@ -102,6 +103,7 @@ void Questions::compare(const Fetch& f, std::span<const uint8_t> description) {
     describe_identity(identity, handle, &own);
     refusal = first_difference(reader, *offer);
   }
+  fetch->ending.fits = offer.ok() && !refusal;
   if (!refusal) return;
   if (refused_.size() < kMostRefused) refused_.resize(kMostRefused);
   refused_[next_refused_++ % kMostRefused] = {f.id, *refusal};

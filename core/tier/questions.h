@@ -36,7 +36,7 @@ class Questions {
   };
 
   Submitted submit(uint32_t index, Fetch* f);
-  void compare(const Fetch& f, std::span<const uint8_t> description);
+  void compare(Fetch* fetch, std::span<const uint8_t> description);
 
   TierState& state_;
   std::vector<Refused> refused_;  // a ring

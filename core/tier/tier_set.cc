@@ -237,7 +237,8 @@ bool TierSet::poll_tier(uint32_t t) {
       }
       const TransferKind kind = state_.transfers->at(slot).kind;
       if (kind == TransferKind::kStore) stores_.ended(slot, ends[i]);
-      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad || kind == TransferKind::kDescription)
+      if (kind == TransferKind::kLookup || kind == TransferKind::kLoad || kind == TransferKind::kDescription ||
+          kind == TransferKind::kComing)
         fetches_->ended(slot, ends[i]);
       if (kind == TransferKind::kRemove) state_.close(slot);
     }
@@ -327,9 +328,9 @@ Result<quire_fetch_id> TierSet::fetch_begin(SequenceId sequence, std::span<const
   return fetches_->begin(sequence, symbols, deadline_ns, peer);
 }
 
-Result<quire_offer> TierSet::offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint32_t tier) {
+Result<quire_offer> TierSet::offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols, uint64_t end_token, uint32_t tier) {
   const std::lock_guard guard(lock_);
-  return offers_.begin(sequence, symbols, tier);
+  return offers_.begin(sequence, symbols, end_token, tier);
 }
 
 Status TierSet::offer_info(const OfferHandle& handle, quire_offer_info* info) const {

@@ -55,7 +55,7 @@ class TierSet {
   // Any thread.
   Status fetch_refusal(quire_fetch_id fetch, quire_offer_refusal* refusal) const;
   Result<quire_offer> offer_begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
-                                  uint32_t tier);
+                                  uint64_t end_token, uint32_t tier);
   Status offer_info(const OfferHandle& handle, quire_offer_info* info) const;
   Status offer_end(const OfferHandle& handle);
   uint64_t run(int64_t timeout_ns, std::span<quire_fetch_result> results);

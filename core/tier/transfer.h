@@ -20,8 +20,9 @@
 
 namespace quire {
 
-// kDescription: of an offer; its size is looked up first.
-enum class TransferKind : uint8_t { kLookup, kStore, kLoad, kRemove, kDescription };
+// kDescription: of an offer; its size is looked up first. kComing: a look-up of what an offer that
+// grows does not have yet.
+enum class TransferKind : uint8_t { kLookup, kStore, kLoad, kRemove, kDescription, kComing };
 
 // Bytes [begin, end) of a record.
 struct ByteRange {

@@ -10,6 +10,9 @@ constexpr double kBlindShare = 0.05;     // of it: for look-ups, and for loads u
 constexpr double kSlow = 2;              // of it: what is believed at most of a load that was given up
 constexpr double kBlindDeadline = 10e9;  // ns, where nothing is known of the model
 constexpr double kGrace = 50e6;
+constexpr double kGrowing = 2;  // of the time to compute, where a peer computes
+constexpr double kGrowingGrace = 1e9;
+constexpr double kGrowingBlind = 60e9;
 
 }  // namespace
 
@@ -51,9 +54,13 @@ void Worth::limit_load(Fetch* f, uint64_t boundary, std::span<const uint64_t> by
   if (!has_speed && is_known()) f->fair = std::max(f->fair, later(now, kWorth * computes));
 }
 
+double Worth::growing_ns(const Fetch& f, uint64_t boundary) const {
+  return is_known() ? kGrowing * compute_ns(f, boundary) + kGrowingGrace : kGrowingBlind;
+}
+
 // Of the whole load, as it goes: what would take longer than computing is given up early enough.
 int64_t Worth::too_slow_at(const Fetch& f) const {
-  if (f.phase != FetchPhase::kLoading || !is_known() || f.bytes_wanted == 0) return INT64_MAX;
+  if (f.phase != FetchPhase::kLoading || !is_known() || f.bytes_wanted == 0 || f.is_growing) return INT64_MAX;
   const double part = static_cast<double>(f.bytes_here) / static_cast<double>(f.bytes_wanted);
   return later(f.loading_since, std::max(static_cast<double>(f.patience), kWorth * compute_ns(f, f.boundary) * part));
 }

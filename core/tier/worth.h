@@ -29,6 +29,8 @@ class Worth {
   double saves(const Fetch& f, uint64_t boundary, std::span<const uint64_t> bytes) const;
   // The fair deadline and the patience of such a load, which begins at `now`.
   void limit_load(Fetch* f, uint64_t boundary, std::span<const uint64_t> bytes, int64_t now) const;
+  // ns that a peer may take to compute what is waited for, and to send it.
+  double growing_ns(const Fetch& f, uint64_t boundary) const;
   // When a load in progress is too slow if nothing more comes; INT64_MAX: never.
   int64_t too_slow_at(const Fetch& f) const;
   // The load was given up for that; tiers: bits of those that had not brought all.

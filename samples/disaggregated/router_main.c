@@ -70,10 +70,11 @@ static int take(worker* w, char* line) {
   w->is_late = 0;
   if (strcmp(verb, "alive") == 0) return ENGINE_OK;
   if (strcmp(verb, "hello") == 0) return greeted(w, line);
+  if (strcmp(verb, "offered") != 0) --w->open; /* freed, done */
+  if (strcmp(verb, "freed") == 0) return ENGINE_OK;
   number id = wire_number(&line);
   while (r < requests + work.count && (r->at != w || r->id != id)) ++r;
   int is_late = r == requests + work.count; /* somebody else has it now */
-  --w->open;
   if (strcmp(verb, "offered") == 0) {
     if (is_late) return ENGINE_OK; /* its lease ends the offer */
     move(r, OFFERED);

@@ -13,7 +13,7 @@ enum job_state {
   JOB_FREE,
   JOB_FETCHING, /* decode: its prompt is on the way */
   JOB_RUNNING,  /* it computes */
-  JOB_OFFERING  /* prefill: the offer is prepared */
+  JOB_OFFERING  /* prefill: all is computed, and a part is not offered yet */
 };
 
 /* One request, from its line to the answer. */
@@ -39,6 +39,7 @@ typedef struct job {
   uint64_t rows, mismatches;
   /* prefill */
   quire_offer offer;
+  int is_said; /* the router knows of it */
 } job;
 
 typedef struct worker {

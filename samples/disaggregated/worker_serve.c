@@ -67,6 +67,7 @@ static int begin_fetch(worker* w, job* j) {
     return ENGINE_OK;
   }
   j->peer.tier = w->rig.rack.count - 1;
+  j->peer.flags = QUIRE_PEER_GROWS;
   j->peer.address = (quire_str){j->address, strlen(j->address)};
   if (quire_fetch_begin_peer(w->rig.rack.tiers, j->sequence, j->symbols, j->known, w->deadline_ns,
                              &j->peer, &j->fetch, &err) != QUIRE_OK) {
@@ -75,6 +76,8 @@ static int begin_fetch(worker* w, job* j) {
   j->state = JOB_FETCHING;
   return ENGINE_OK;
 }
+
+static int begin_offer(worker* w, job* j);
 
 int worker_take(worker* w, char* line) {
   job* j = w->jobs;
@@ -100,43 +103,52 @@ int worker_take(worker* w, char* line) {
     return complain("the router asks for %" PRIu64 " + %u tokens", prompt, output);
   int rc = open_job(w, j, tenant, output, (uint32_t)prompt, line);
   j->state = JOB_RUNNING;
-  if (!w->is_decode) return rc;
+  if (!w->is_decode) return rc != ENGINE_OK ? rc : begin_offer(w, j);
   j->end = (uint32_t)prompt + output - 1; /* the last token that is sampled is not computed */
   return rc != ENGINE_OK ? rc : begin_fetch(w, j);
 }
 
 /* Offers ------------------------------------------------------------------------------------- */
 
-/* The prompt is not needed here any more: what is offered stays as long as the offer does. */
 static int say_offered(worker* w, job* j, int is_offered) {
   char line[MOST_LINE];
   char handle[33] = "-";
   for (int i = 0; i < 16 && is_offered; ++i)
     (void)snprintf(handle + (size_t)i * 2, 3, "%02x", j->offer.handle[i]);
-  int n = snprintf(line, sizeof line, "offered %" PRIu64 " %s %s %" PRIu64 "\n", j->id,
-                   is_offered ? w->address : "-", handle,
-                   is_offered ? j->offer.end_token : (uint64_t)j->end);
-  free_job(w, j);
-  return say(w, line, n);
+  j->is_said = 1;
+  return say(w, line,
+             snprintf(line, sizeof line, "offered %" PRIu64 " %s %s %u\n", j->id,
+                      is_offered ? w->address : "-", handle, j->end));
 }
 
+/* The prompt is not needed here any more: what is offered stays as long as the offer does. */
+static int let_go(worker* w, job* j) {
+  char line[MOST_LINE];
+  int n = snprintf(line, sizeof line, "freed %" PRIu64 "\n", j->id);
+  int rc = j->is_said ? ENGINE_OK : say_offered(w, j, 0);
+  free_job(w, j);
+  return rc != ENGINE_OK ? rc : say(w, line, n);
+}
+
+/* Before anything is computed: the offer grows with the sequence, and its reader loads each chunk
+ * while the next one is computed. */
 static int begin_offer(worker* w, job* j) {
   quire_error err = QUIRE_INIT(quire_error);
-  quire_code code = quire_offer_begin(w->rig.rack.tiers, j->sequence, j->symbols, j->known,
+  quire_code code = quire_offer_begin(w->rig.rack.tiers, j->sequence, j->symbols, j->known, j->end,
                                       w->rig.rack.count - 1, &j->offer, &err);
-  j->state = JOB_OFFERING;
   if (code == QUIRE_OK) return ENGINE_OK;
   if (code != QUIRE_RESOURCE_EXHAUSTED) return complain_quire("offer", &err);
-  return say_offered(w, j, 0); /* the other offers take all the room that offers have */
+  return let_go(w, j); /* the other offers take all the room that offers have */
 }
 
 static int follow_offer(worker* w, job* j) {
   quire_error err = QUIRE_INIT(quire_error);
   quire_offer_info standing = QUIRE_INIT(quire_offer_info);
   quire_code code = quire_offer_get_info(w->rig.rack.tiers, j->offer.handle, &standing, &err);
-  if (code != QUIRE_OK && code != QUIRE_NOT_FOUND) return complain_quire("offer", &err);
-  if (code == QUIRE_OK && !standing.is_ready) return ENGINE_OK;
-  return say_offered(w, j, code == QUIRE_OK);
+  if (code == QUIRE_NOT_FOUND) return let_go(w, j); /* its reader does not wait any more */
+  if (code != QUIRE_OK) return complain_quire("offer", &err);
+  int rc = standing.is_ready && !j->is_said ? say_offered(w, j, 1) : ENGINE_OK;
+  return rc == ENGINE_OK && standing.num_tokens == j->end ? let_go(w, j) : rc;
 }
 
 /* Fetches ------------------------------------------------------------------------------------ */
@@ -327,7 +339,7 @@ int worker_round(worker* w, int* did) {
   }
   int rc = run_tiers(w, transfers && !running ? 1000000 : 0);
   for (job* j = w->jobs; j < w->jobs + w->slots && rc == ENGINE_OK; ++j)
-    if (j->state == JOB_OFFERING) rc = follow_offer(w, j);
+    if (j->state != JOB_FREE && !w->is_decode) rc = follow_offer(w, j);
   s.symbols = claim_memory((uint64_t)w->geo.max_len * w->slots, sizeof *s.symbols, "a step");
   if (rc == ENGINE_OK && s.symbols == NULL) rc = ENGINE_FAILED;
   if (rc == ENGINE_OK) rc = reserve(&s);
@@ -337,7 +349,8 @@ int worker_round(worker* w, int* did) {
   *did = transfers || s.step.id != 0;
   for (job* j = w->jobs; j < w->jobs + w->slots && rc == ENGINE_OK; ++j) {
     if (j->state != JOB_RUNNING || !is_done(j)) continue;
-    rc = w->is_decode ? answer(w, j) : begin_offer(w, j);
+    j->state = JOB_OFFERING;
+    if (w->is_decode) rc = answer(w, j);
   }
   return rc;
 }

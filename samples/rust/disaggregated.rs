@@ -1,4 +1,4 @@
-//! Two processes, one sequence: this one computes a prompt and offers it, a second one fetches it over the connector `ucx` and decodes. Every row
+//! Two processes, one sequence: this one offers a prompt and computes it, a second one fetches it meanwhile over the connector `ucx` and decodes. Every row
 //! that the second one computes reads all of the prompt, and is compared with plain attention. With `fault` one row of the prompt is wrong.
 use quire::*;
 use std::io::{Read, Write};
@@ -134,12 +134,12 @@ fn prefill(symbols: &[Symbol], wrong: bool) -> Result<i32> {
     std::fs::remove_file(&port_file).expect("the port file is there");
     let tiers = engine.tiers(link)?;
     let sequence = Sequence::new(&engine.cache, None)?;
-    let prompt = &symbols[..PROMPT - 1]; // the second process computes at least one token
-    engine.go_on(&tiers, sequence.id(), prompt, CHUNK)?;
-    let offer = tiers.begin_offer(sequence.id(), prompt, 0)?;
-    sequence.finish()?; // the offer keeps its blocks
-    until(&tiers, |_| Ok(Some(()).filter(|()| tiers.offer_info(&offer.handle).map_or(true, |info| info.is_ready != 0))))?;
-    println!("prefill: computed {} tokens, offers {}", prompt.len(), offer.end_token);
+    let end = (PROMPT as u64 - 1) / UNIT * UNIT; // the second process computes at least one token
+    let prompt = &symbols[..end as usize];
+    let offer = tiers.begin_offer(sequence.id(), prompt, Some(end), 0)?;
+    until(&tiers, |_| tiers.offer_info(&offer.handle).map(|info| Some(()).filter(|()| info.is_ready != 0)))?;
+
+    println!("prefill: offers {} tokens, and computes them", offer.end_token);
 
     // A router would pass this on, with the prompt.
     let handle: String = offer.handle.iter().map(|byte| format!("{:02x}", byte)).collect();
@@ -148,6 +148,9 @@ fn prefill(symbols: &[Symbol], wrong: bool) -> Result<i32> {
     let mut line = other.stdin.take().expect("its standard input is a pipe");
     write!(line, "{} {} {}", address.trim(), handle, offer.end_token).expect("the second process reads");
     drop(line);
+    engine.go_on(&tiers, sequence.id(), prompt, CHUNK)?; // its reader loads each chunk when it is there
+    until(&tiers, |_| Ok(Some(()).filter(|()| tiers.offer_info(&offer.handle).map_or(true, |info| info.num_tokens == end))))?;
+    sequence.finish()?; // the offer keeps its blocks
     // The connector sends on a thread of its own; the offer ends when the second process is done with it, whatever came.
     until(&tiers, |_| Ok(Some(()).filter(|()| matches!(other.try_wait(), Ok(Some(_))))))?;
     let status = other.wait().expect("the second process has ended").code().unwrap_or(1);
@@ -170,7 +173,7 @@ fn decode(symbols: &[Symbol]) -> Result<i32> {
     let (engine, link) = open(r#"{"trusted": true}"#, false)?;
     let tiers = engine.tiers(link)?;
     let sequence = Sequence::new(&engine.cache, None)?;
-    let peer = Peer { tier: 0, address, handle, end_token: end.parse().expect("a number") };
+    let peer = Peer { tier: 0, address, handle, end_token: end.parse().expect("a number"), grows: true };
     tiers.begin_fetch_from(&peer, sequence.id(), &symbols[..PROMPT], Some(Duration::from_secs(10)))?;
     let ended = until(&tiers, |ended| Ok(ended.first().copied()))?;
     println!("decode: {:?}, {} tokens came", ended.outcome, ended.committed);

@@ -262,7 +262,9 @@ void HybridEngine::open_tier(const HybridTier& tier) {
   must(quire_connector_open, runtime_.get(), client::to_str(tier.connector), client::to_str(tier.config), &connector_);
   quire_tier own{};
   own.connector = connector_;
-  own.reasons = QUIRE_UNIT_COMMITTED;
+  own.reasons = tier.is_peers ? 0 : QUIRE_UNIT_COMMITTED;
+  own.flags = tier.is_peers ? QUIRE_TIER_PEERS : 0;
+  own.max_store_bytes = tier.is_peers ? options_.pool_bytes : 0;
   auto options = client::sized<quire_tiers_options>();
   options.weights = client::to_str("bench");
   options.memories = &memory_;
@@ -296,6 +298,31 @@ quire_fetch_result HybridEngine::fetch(quire_sequence_id sequence, const Prompt&
   std::vector<quire_fetch_result> results;
   while (results.empty()) run_tiers(1'000'000, &results);
   return results[0];
+}
+
+quire_fetch_result HybridEngine::fetch_from(const quire_peer& peer, quire_sequence_id sequence, const Prompt& prompt) {
+  quire_fetch_id fetch = 0;
+  must(quire_fetch_begin_peer, tiers_, sequence, prompt.data(), uint64_t{prompt.size()}, int64_t{0}, &peer, &fetch);
+  std::vector<quire_fetch_result> results;
+  while (results.empty()) run_tiers(1'000'000, &results);
+  return results[0];
+}
+
+quire_offer HybridEngine::offer(quire_sequence_id sequence, const Prompt& prompt, uint64_t end_token) {
+  quire_offer offer{};
+  must(quire_offer_begin, tiers_, sequence, prompt.data(), uint64_t{prompt.size()}, end_token, uint32_t{0}, &offer);
+  for (auto info = client::sized<quire_offer_info>(); info.is_ready == 0;) {
+    run_tiers(0, nullptr);
+    must(quire_offer_get_info, tiers_, &offer.handle[0], &info);
+  }
+  return offer;
+}
+
+void HybridEngine::complete(const quire_offer& offer) {
+  auto info = client::sized<quire_offer_info>();
+  while (info.num_tokens != offer.end_token && quire_offer_get_info(tiers_, offer.handle, &info, nullptr) == QUIRE_OK) {
+    run_tiers(1'000'000, nullptr);
+  }
 }
 
 void HybridEngine::settle() {

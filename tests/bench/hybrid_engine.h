@@ -32,6 +32,7 @@ struct HybridTier {
   std::string connector;
   std::string config;
   double ns_per_token = 0;
+  bool is_peers = false;
 };
 
 class HybridEngine {
@@ -59,6 +60,14 @@ class HybridEngine {
   void close_tier();
   // Asks for the prompt every millisecond until the fetch has ended.
   quire_fetch_result fetch(quire_sequence_id sequence, const Prompt& prompt);
+  // Offers the sequence up to there, and waits until the handle can be passed on.
+  quire_offer offer(quire_sequence_id sequence, const Prompt& prompt, uint64_t end_token);
+  // Until all of it can be read, or it has ended.
+  void complete(const quire_offer& offer);
+  quire_fetch_result fetch_from(const quire_peer& peer, quire_sequence_id sequence,  //
+                                const Prompt& prompt);
+  // One call of quire_tiers_run, which waits a millisecond at most.
+  void run_tiers_once() { run_tiers(1'000'000, nullptr); }
   // Until all that was computed is stored.
   void settle();
   quire_tier_stats tier_stats() const;

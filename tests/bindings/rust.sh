@@ -71,7 +71,7 @@ if [ -n "$(find "$work/prefix" -name libquire_connector_ucx.so)" ]; then
     # shellcheck disable=SC2086
     QUIRE_DRIVER=cpu "$work/target/debug/disaggregated" $fault >"$work/log" 2>&1 || code=$?
     [ $code -eq $ended ] || say "disaggregated $fault"
-    printf '%s\n' "prefill: computed 299 tokens, offers 288" "decode: Done, 288 tokens came" \
+    printf '%s\n' "prefill: offers 288 tokens, and computes them" "decode: Done, 288 tokens came" \
       "decode: verified 20 rows, $wrong mismatches" "prefill: the offer has ended" | diff - "$work/log" || say "disaggregated $fault"
   done
   echo "samples/rust/disaggregated: a prompt moves to another process, and a wrong row is noticed there"

@@ -202,6 +202,65 @@ bool offer_once(Clock& clock, const Case& c, const Text& text, int64_t after, bo
   return any;
 }
 
+// The same of one that grows, and of the fetch that waits for it: it brings all or less, and nothing is left.
+bool grow_once(Clock& clock, const Case& c, const Text& text, int64_t after, bool for_ever) {
+  FakeStoreOptions peers;
+  peers.offers = true;
+  FakeStore store(peers);
+  EngineOptions writer = c.writer, reader = c.reader;
+  writer.is_peers = reader.is_peers = reader.waits_for_offers = true;
+  writer.event_ring_bytes = reader.event_ring_bytes = 0;
+  Engine engine(clock, writer, {&store}), other(clock, reader, {&store});
+  const quire_sequence_id source = engine.open(), sequence = other.open();
+  const auto compute_to = [&](int64_t tokens) { engine.go_on(source, Text(text.begin(), text.begin() + tokens)); };
+  quire_offer offer{};
+  EXPECT_EQ(engine.try_offer(source, text, &offer, nullptr, 0, 288), QUIRE_OK);
+  for (int turn = 0; turn < 4; ++turn) EXPECT_TRUE(engine.run().empty());
+  quire_fetch_id fetch = 0;
+  quire_fetch_result result{};
+  uint64_t n = 0;
+  Short short_of(for_ever);
+  short_of.begin(after);
+  const quire_code code = short_of([&] { return other.try_from(offer, sequence, text, &fetch); });
+  EXPECT_TRUE(code == QUIRE_OK || code == QUIRE_RESOURCE_EXHAUSTED) << code;
+  for (int turn = 0; turn < 40; ++turn) {
+    if (turn == 10) compute_to(150);
+    if (turn == 20) compute_to(288);
+    uint64_t m = 0;
+    (void)short_of([&] { return quire_tiers_run(engine.tiers(), 0, nullptr, 0, &m, nullptr); });
+    if (n == 0) (void)short_of([&] { return quire_tiers_run(other.tiers(), 0, &result, 1, &m, nullptr); });
+    n += m;
+    clock.now += 1'000'000;
+  }
+  const bool any = failed > 0;
+  if (code == QUIRE_OK && n == 0) result = other.wait();
+  EXPECT_TRUE(code != QUIRE_OK || other.info(sequence).committed == result.committed);
+  EXPECT_TRUE(any || result.committed == 288);
+  other.go_on(sequence, text);
+  (void)engine.withdraw(offer);
+  engine.settle();
+  other.settle();
+  engine.expect_nothing_left();
+  other.expect_nothing_left();
+  for (const std::string& violation : store.violations()) ADD_FAILURE() << violation;
+  return any;
+}
+
+TEST(TierMemory, EveryAllocationOfAnOfferThatGrowsFails) {
+  ASSERT_TRUE(is_registered());
+  for (const Case& c : {cases()[0], cases()[1]}) {
+    for (const bool for_ever : {false, true}) {
+      SCOPED_TRACE(std::string(c.name) + (for_ever ? ", all from one on" : ""));
+      Clock clock;
+      const Text text = count_text(1, 300);
+      int64_t after = 0;
+      while (grow_once(clock, c, text, after, for_ever) && !::testing::Test::HasFailure()) after += kStep;
+      EXPECT_GT(after, 10);
+      if (HasFailure()) FAIL() << "allocation " << after;
+    }
+  }
+}
+
 TEST(TierMemory, EveryAllocationOfAnOfferFails) {
   ASSERT_TRUE(is_registered());
   for (const Case& c : {cases()[0], cases()[1]}) {

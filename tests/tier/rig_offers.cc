@@ -5,9 +5,10 @@
 
 namespace quire::test {
 
-quire_code Engine::try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier) {
+quire_code Engine::try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier,
+                             uint64_t end_token) {
   quire_error err = QUIRE_INIT(quire_error);
-  const quire_code code = quire_offer_begin(tiers_.get(), sequence, text.data(), text.size(), tier, out, &err);
+  const quire_code code = quire_offer_begin(tiers_.get(), sequence, text.data(), text.size(), end_token, tier, out, &err);
   if (message != nullptr) *message = err.message;
   return code;
 }
@@ -27,17 +28,37 @@ quire_offer Engine::offer(quire_sequence_id sequence, const Text& text) {
   return offer;
 }
 
+uint64_t Engine::offered(const quire_offer& offer) const {
+  quire_offer_info info = QUIRE_INIT(quire_offer_info);
+  return quire_offer_get_info(tiers_.get(), offer.handle, &info, nullptr) == QUIRE_OK ? info.num_tokens : UINT64_MAX;
+}
+
+quire_offer Engine::grow(quire_sequence_id sequence, const Text& text, uint64_t end_token) {
+  quire_offer offer{};
+  std::string message;
+  EXPECT_EQ(try_offer(sequence, text, &offer, &message, 0, end_token), QUIRE_OK) << message;
+  for (int turns = 0; turns < 100 && !is_ready(offer); ++turns) EXPECT_TRUE(run().empty());
+  EXPECT_TRUE(is_ready(offer));
+  return offer;
+}
+
 quire_code Engine::withdraw(const quire_offer& offer) { return quire_offer_end(tiers_.get(), offer.handle, nullptr); }
 
-quire_fetch_id Engine::begin_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
-  quire_error err = QUIRE_INIT(quire_error);
-  quire_fetch_id fetch = 0;
+quire_code Engine::try_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, quire_fetch_id* fetch,
+                            int64_t deadline_ns, quire_error* err) {
   quire_peer peer = QUIRE_INIT(quire_peer);
   peer.tier = options_.first_peer;
   peer.address = {options_.peer.data(), options_.peer.size()};
   std::memcpy(peer.handle, offer.handle, sizeof peer.handle);
   peer.end_token = offer.end_token;
-  const quire_code code = quire_fetch_begin_peer(tiers_.get(), sequence, text.data(), text.size(), deadline_ns, &peer, &fetch, &err);
+  peer.flags = options_.waits_for_offers ? QUIRE_PEER_GROWS : 0;
+  return quire_fetch_begin_peer(tiers_.get(), sequence, text.data(), text.size(), deadline_ns, &peer, fetch, err);
+}
+
+quire_fetch_id Engine::begin_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text, int64_t deadline_ns) {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_fetch_id fetch = 0;
+  const quire_code code = try_from(offer, sequence, text, &fetch, deadline_ns, &err);
   EXPECT_EQ(code, QUIRE_OK) << err.message;
   return fetch;
 }

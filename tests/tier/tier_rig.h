@@ -78,6 +78,7 @@ struct EngineOptions {
   bool is_peers = false;              // the tiers are peers; reasons 0
   uint32_t first_peer = 0;            // but for those before this one
   std::string peer = "peer:1";        // address of the one that is asked
+  bool waits_for_offers = false;      // fetches wait for what an offer does not have yet
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
@@ -119,12 +120,18 @@ class Engine {
   // Offers what the sequence has through the first tier, and waits until it can be read.
   quire_offer offer(quire_sequence_id sequence, const Text& text);
   quire_code try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out,  //
-                       std::string* message, uint32_t tier = 0);
+                       std::string* message, uint32_t tier = 0, uint64_t end_token = 0);
+  // Offers what it has and will have, and waits until the handle can be passed on.
+  quire_offer grow(quire_sequence_id sequence, const Text& text, uint64_t end_token);
+  // Tokens of it that can be read; UINT64_MAX: it has ended.
+  uint64_t offered(const quire_offer& offer) const;
   bool is_ready(const quire_offer& offer) const;
   quire_code withdraw(const quire_offer& offer);
   // As begin and fetch, from the peer that offers this.
   quire_fetch_id begin_from(const quire_offer& offer, quire_sequence_id sequence,  //
                             const Text& text, int64_t deadline_ns = 0);
+  quire_code try_from(const quire_offer& offer, quire_sequence_id sequence, const Text& text,  //
+                      quire_fetch_id* fetch, int64_t deadline_ns = 0, quire_error* err = nullptr);
   quire_fetch_result fetch_from(const quire_offer& offer, quire_sequence_id sequence,  //
                                 const Text& text, int64_t deadline_ns = 0);
   // Every byte that computing the token after the committed ones reads is what `text` says.

@@ -190,32 +190,45 @@ typedef struct quire_offer {
 /* How an offer stands. Info. */
 typedef struct quire_offer_info {
   uint32_t struct_size;
-  uint32_t is_ready;               /* 1 = all of it can be read; pass the handle on now */
-  uint64_t num_records;
+  uint32_t is_ready;               /* 1 = pass the handle on now: all of it can be read, or it grows
+                                    * and its reader may wait for it (QUIRE_PEER_GROWS) */
+  uint64_t num_records;            /* of all of it */
+  uint64_t num_tokens;             /* that can be read now; end_token = it is complete */
 } quire_offer_info;
 
-/* Offers the first committed tokens of a sequence to one reader, through a tier with
- * QUIRE_TIER_PEERS. Nothing is copied: the connector sends from the pool, so the offer holds its
- * blocks (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a
- * setting of the connector), or it was withdrawn. The sequence may go on, or finish.
- * - symbols[num_symbols]: borrowed; the sequence's tokens, at least the committed ones and those
- *   that drafts read ahead.
+/* Offers the first tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
+ * Nothing is copied: the connector sends from the pool, so the offer holds its blocks
+ * (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a setting of
+ * the connector), or it was withdrawn.
+ *
+ * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
+ * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
+ * units that were committed since the last call. Call it after every commit; keep the sequence,
+ * and compute nothing beyond end_token, until num_tokens of quire_offer_get_info is end_token. An
+ * offer whose sequence ends or is preempted earlier is withdrawn. Of an offer that does not grow
+ * the sequence may go on, or finish, at once.
+ * - symbols[num_symbols]: borrowed; those that the sequence has or will compute, at least end_token
+ *   and those that drafts read ahead of it. The bytes are found under these symbols, so computing
+ *   others would give wrong answers elsewhere.
+ * - end_token: a multiple of the tokens at which all groups can resume. 0 = the last one that is
+ *   committed. Groups with a state have it at the last committed token only. So, with recurrent
+ *   layers, commit up to exactly end_token: a multiple of the blocks of all groups, here and in the
+ *   process that reads. Leave it at least one token of the prompt to compute.
  * - tier: its index.
- * - *out: the offer. It reaches to the last multiple of the tokens at which all groups can resume.
- *   Groups with a state have it at the last committed token only. So, with recurrent layers, commit
- *   up to a multiple of the blocks of all groups, here and in the process that reads. Leave it at
- *   least one token of the prompt to compute.
- * quire_tiers_run prepares the offer, after the kernels that are queued by now. It is ready when
- * quire_offer_get_info says so.
+ * - *out: the offer. num_bytes of one that grows: at most.
+ * quire_tiers_run prepares the offer, after the kernels that are queued by then. It can be passed
+ * on when is_ready of quire_offer_get_info is 1.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: INVALID_ARGUMENT, NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols),
- * FAILED_PRECONDITION (no QUIRE_TIER_PEERS; a load of the sequence is in progress; nothing is
- * committed that far, or the state there is not kept), RESOURCE_EXHAUSTED (max_store_bytes, holds,
- * 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a connector that registers
- * regions). */
+ * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols,
+ * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; a load of the sequence
+ * is in progress; nothing is committed that far, or the state there is not kept),
+ * RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (bytes that the host
+ * cannot address; a connector that registers regions; one that grows, through a connector whose
+ * objects are too short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
-                                       uint32_t tier, quire_offer *out, quire_error *err);
+                                       uint64_t end_token, uint32_t tier, quire_offer *out,
+                                       quire_error *err);
 /* Reads how an offer stands. handle: [16].
  * Thread: serialized on tiers. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended: its reader is done, its lease is
@@ -228,6 +241,10 @@ QUIRE_API quire_code quire_offer_get_info(quire_tiers *tiers, const uint8_t *han
  * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended). */
 QUIRE_API quire_code quire_offer_end(quire_tiers *tiers, const uint8_t *handle, quire_error *err);
 
+/* Flag of quire_peer. The offer may grow still: what is missing is waited for, until end_token is
+ * reached, the offer ends, or the deadline passes. */
+#define QUIRE_PEER_GROWS 0x1u
+
 /* Where a fetch finds what another process offers. A router passes it on. Descriptor. */
 typedef struct quire_peer {
   uint32_t struct_size;
@@ -236,6 +253,8 @@ typedef struct quire_peer {
                                     * bytes; borrowed */
   uint8_t handle[16];              /* of quire_offer */
   uint64_t end_token;
+  uint32_t flags;                  /* QUIRE_PEER_* */
+  uint32_t reserved0;              /* 0 */
 } quire_peer;
 
 /* As quire_fetch_begin, and asks a peer for what it offers. Whatever else the cache and the tiers
@@ -243,9 +262,16 @@ typedef struct quire_peer {
  * that the offer is not needed any more. Tensor-parallel size, blocks, page order and policy of the
  * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If the offer does
  * not fit this process, quire_fetch_get_refusal says why.
+ *
+ * With QUIRE_PEER_GROWS the load begins at once, with room for all of the prompt, and records come
+ * as the peer adds them. The peer is asked again after a sixteenth of the time since something came
+ * last, 1 to 50 ms. If it does not answer for a second, or its offer has ended, the fetch ends with
+ * what came. deadline_ns 0: twice the time to compute the prompt and 1 s, or 60 s without
+ * ns_per_token. Progress is not judged, since it is that of the other process. Such a fetch is one
+ * of max_loads for as long.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: those of quire_fetch_begin, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no
- * QUIRE_TIER_PEERS). */
+ * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier),
+ * FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
 QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_id sequence,
                                             const quire_symbol *symbols, uint64_t num_symbols,
                                             int64_t deadline_ns, const quire_peer *peer,

@@ -25,21 +25,25 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   Returned<quire_fetch_id> begin_fetch(quire_sequence_id sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns = 0) const {
     return detail::get<quire_fetch_id>(quire_fetch_begin, get(), sequence, symbols.data(), uint64_t{symbols.size()}, deadline_ns);
   }
-  // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token. Errors:
-  // those of begin_fetch, OUT_OF_RANGE (tier), FAILED_PRECONDITION (no QUIRE_TIER_PEERS).
+  // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token; with
+  // QUIRE_PEER_GROWS it waits for what is missing. Errors: those of begin_fetch, INVALID_ARGUMENT, OUT_OF_RANGE (tier), FAILED_PRECONDITION
+  // (no QUIRE_TIER_PEERS).
   Returned<quire_fetch_id> begin_fetch_from(const quire_peer& peer, quire_sequence_id sequence,  //
                                             std::span<const quire_symbol> symbols,               //
                                             int64_t deadline_ns = 0) const {
     return detail::get<quire_fetch_id>(quire_fetch_begin_peer, get(), sequence, symbols.data(),  //
                                        uint64_t{symbols.size()}, deadline_ns, &peer);
   }
-  // Offers the committed tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
-  // run() prepares the offer. Errors: NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION,
-  // RESOURCE_EXHAUSTED, UNIMPLEMENTED.
-  Returned<quire_offer> begin_offer(quire_sequence_id sequence,  //
-                                    std::span<const quire_symbol> symbols, uint32_t tier) const {
+  // Offers tokens of a sequence up to end_token to one reader, through a tier with
+  // QUIRE_TIER_PEERS; 0: those that are committed. Of more than these the offer grows: keep the
+  // sequence until num_tokens of offer_info() is end_token. run() prepares the offer. Errors:
+  // INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, FAILED_PRECONDITION, RESOURCE_EXHAUSTED,
+  // UNIMPLEMENTED.
+  Returned<quire_offer> begin_offer(quire_sequence_id sequence,             //
+                                    std::span<const quire_symbol> symbols,  //
+                                    uint32_t tier, uint64_t end_token = 0) const {
     return detail::get<quire_offer>(quire_offer_begin, get(), sequence, symbols.data(),  //
-                                    uint64_t{symbols.size()}, tier);
+                                    uint64_t{symbols.size()}, end_token, tier);
   }
   // Errors: NOT_FOUND (it has ended).
   Returned<quire_offer_info> offer_info(const quire_offer& offer) const {

@@ -11,6 +11,9 @@ type Peer struct {
 	Address  string      // of the other process, as the connector wants it, 1 to 255 bytes
 	Handle   OfferHandle // that of the other process's Offer
 	EndToken uint64      // the same
+	// The offer may grow still: what is missing is waited for, until EndToken is reached, the offer
+	// ends, or the deadline passes.
+	Grows bool
 }
 
 // BeginFetchFrom is BeginFetch, and asks a peer for what it offers: only for what cache and tiers
@@ -25,6 +28,9 @@ func (t *Tiers) BeginFetchFrom(peer Peer, sequence SequenceID, symbols []Symbol,
 	var p C.quire_peer
 	p.struct_size = C.uint32_t(unsafe.Sizeof(p))
 	p.tier, p.address, p.end_token = C.uint32_t(peer.Tier), a.text(peer.Address), C.uint64_t(peer.EndToken)
+	if peer.Grows {
+		p.flags = C.QUIRE_PEER_GROWS
+	}
 	for i, b := range peer.Handle {
 		p.handle[i] = C.uint8_t(b)
 	}
@@ -53,23 +59,28 @@ func (t *Tiers) Refusal(fetch FetchID) (refusal OfferRefusal, err error) {
 	return refusal, err
 }
 
-// BeginOffer offers the first committed tokens of a sequence to one reader, through a tier with
-// Peers. Nothing is copied: the connector sends from the pool, so the offer holds its blocks until
-// the connector ends it: its reader is done, its lease is over (a setting of the connector), or it
-// was withdrawn. The sequence may go on, or finish. symbols: the sequence's, at least the committed
-// ones and those that drafts read ahead; read during the call.
+// BeginOffer offers the first tokens of a sequence to one reader, through a tier with Peers. Nothing
+// is copied: the connector sends from the pool, so the offer holds its blocks until the connector
+// ends it: its reader is done, its lease is over (a setting of the connector), or it was withdrawn.
+// symbols: the sequence's, at least those up to the end and those that drafts read ahead of it; read
+// during the call.
 //
-// The offer reaches to the last multiple of the tokens at which all groups can resume. With
-// recurrent layers, commit up to such a multiple. Run prepares the offer, and OfferInfo says when it
-// is ready.
-// Errors: InvalidArgument, NotFound (stale id), OutOfRange (tier, too few symbols),
-// FailedPrecondition (a tier without Peers; a load of the sequence is in progress; nothing is
-// committed that far, or the state there is not kept), ResourceExhausted (MaxStoreBytes, holds,
-// 4,096 offers), Unimplemented (bytes that the host cannot address).
-func (t *Tiers) BeginOffer(sequence SequenceID, symbols []Symbol, tier uint32) (offer Offer, err error) {
+// endToken is a multiple of the tokens at which all groups can resume; with recurrent layers commit
+// up to exactly there. 0: the last one that is committed. An offer of more than what is committed
+// grows: each Run adds what was committed since. Call it after every commit, and keep the sequence,
+// and compute nothing beyond endToken, until NumTokens of OfferInfo is endToken. Otherwise the
+// sequence may go on, or finish, at once. Run prepares the offer, and OfferInfo says when its handle
+// can be passed on.
+// Errors: InvalidArgument (endToken), NotFound (stale id), OutOfRange (tier, too few symbols,
+// endToken beyond the longest sequence), FailedPrecondition (a tier without Peers; a load of the
+// sequence is in progress; nothing is committed that far, or the state there is not kept),
+// ResourceExhausted (MaxStoreBytes, holds, 4,096 offers), Unimplemented (bytes that the host cannot
+// address).
+func (t *Tiers) BeginOffer(sequence SequenceID, symbols []Symbol, endToken uint64, tier uint32) (offer Offer, err error) {
 	text, count := symbolsOf(symbols)
 	err = t.ask(func(t *C.quire_tiers, err *C.quire_error) C.quire_code {
-		return C.quire_offer_begin(t, C.quire_sequence_id(sequence), text, count, C.uint32_t(tier),
+		return C.quire_offer_begin(t, C.quire_sequence_id(sequence), text, count,
+			C.uint64_t(endToken), C.uint32_t(tier),
 			(*C.quire_offer)(unsafe.Pointer(&offer)), err)
 	})
 	return offer, err

@@ -23,7 +23,7 @@ func TestOffersAreHeldUntilTheyEnd(t *testing.T) {
 	defer tiers.Close()
 	id := must(e.cache.NewSequence(Identity{}))
 	e.compute(t, id, text, 119)
-	first, second := must(tiers.BeginOffer(id, text, 0)), must(tiers.BeginOffer(id, text, 0))
+	first, second := must(tiers.BeginOffer(id, text, 0, 0)), must(tiers.BeginOffer(id, text, 0, 0))
 	if first.EndToken != 112 || first.NumBytes <= 112*2*2*dim*4 || first.Handle == second.Handle {
 		t.Errorf("%+v %+v", first, second)
 	}
@@ -85,11 +85,11 @@ func TestOffersAreRefusedWhereTheyCannotBe(t *testing.T) {
 		code Code
 		call func() error
 	}{
-		"no peers":    {FailedPrecondition, func() error { _, err := without.BeginOffer(other, text, 0); return err }},
-		"empty":       {FailedPrecondition, func() error { _, err := tiers.BeginOffer(empty, text, 0); return err }},
-		"tier":        {OutOfRange, func() error { _, err := tiers.BeginOffer(id, text, 1); return err }},
-		"few symbols": {OutOfRange, func() error { _, err := tiers.BeginOffer(id, text[:90], 0); return err }},
-		"stale":       {NotFound, func() error { _, err := tiers.BeginOffer(999, text, 0); return err }},
+		"no peers":    {FailedPrecondition, func() error { _, err := without.BeginOffer(other, text, 0, 0); return err }},
+		"empty":       {FailedPrecondition, func() error { _, err := tiers.BeginOffer(empty, text, 0, 0); return err }},
+		"tier":        {OutOfRange, func() error { _, err := tiers.BeginOffer(id, text, 0, 1); return err }},
+		"few symbols": {OutOfRange, func() error { _, err := tiers.BeginOffer(id, text[:90], 0, 0); return err }},
+		"stale":       {NotFound, func() error { _, err := tiers.BeginOffer(999, text, 0, 0); return err }},
 		"from no peers": {FailedPrecondition, func() error {
 			_, err := without.BeginFetchFrom(peer, must(plain.cache.NewSequence(Identity{})), text, 0)
 			return err

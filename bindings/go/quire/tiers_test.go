@@ -306,7 +306,7 @@ func TestTiersRefuseOptionsThatDoNotFit(t *testing.T) {
 			_, err := tiers.BeginFetchFrom(Peer{Address: "peer:1"}, 1, nil, 0)
 			return err
 		},
-		"BeginOffer": func() error { _, err := tiers.BeginOffer(1, nil, 0); return err },
+		"BeginOffer": func() error { _, err := tiers.BeginOffer(1, nil, 0, 0); return err },
 		"OfferInfo":  func() error { _, err := tiers.OfferInfo(OfferHandle{}); return err },
 		"EndOffer":   func() error { return tiers.EndOffer(OfferHandle{}) },
 		"TierStats":  func() error { _, err := tiers.TierStats(0); return err },

@@ -93,8 +93,9 @@ type Offer struct {
 // OfferInfo is quire_offer_info: how an offer stands.
 type OfferInfo struct {
 	structSize uint32
-	IsReady    uint32 // 1 = all of it can be read; pass the handle on now
-	NumRecords uint64 // of the offer
+	IsReady    uint32 // 1 = pass the handle on now
+	NumRecords uint64 // of all of the offer
+	NumTokens  uint64 // that can be read now; EndToken of the offer: it is complete
 }
 
 // RecordInfo is quire_record_info: what the header of a record says. A record is what a tier keeps

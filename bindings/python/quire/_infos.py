@@ -835,13 +835,16 @@ class Offer(Info):
 class OfferInfo(Info):
     """How an offer stands.
 
-    - is_ready: 1 = all of it can be read; pass the handle on now
-    - num_records
+    - is_ready: 1 = pass the handle on now: all of it can be read, or it grows and its reader may
+      wait for it (QUIRE_PEER_GROWS)
+    - num_records: of all of it
+    - num_tokens: that can be read now; end_token = it is complete
     """
 
     _struct = "quire_offer_info"
     is_ready: int
     num_records: int
+    num_tokens: int
 
 
 class OfferRefusal(Info):

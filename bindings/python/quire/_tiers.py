@@ -100,12 +100,15 @@ class Peer:
     - address: of the other process, as the connector wants it, 1 to 255 bytes
     - handle, end_token: those of its `Offer`
     - tier: index of a `Tier` with peers
+    - grows: the offer may grow still; what is missing is waited for, until end_token is reached, the
+      offer ends, or the deadline passes
     """
 
     address: str
     handle: bytes
     end_token: int
     tier: int = 0
+    grows: bool = False
 
 
 class Tiers:
@@ -204,28 +207,33 @@ class Tiers:
         """
         data, count = symbols_of(symbols)
         where, kept, out = struct("quire_peer"), Kept(), ffi.new("uint64_t *")
-        set_fields(where, kept, dict(tier=peer.tier, address=peer.address, end_token=peer.end_token))
+        set_fields(where, kept, dict(tier=peer.tier, address=peer.address, end_token=peer.end_token, flags=int(peer.grows)))
         where.handle = _handle(peer.handle)
         with self._cache._serial:
             call(lib.quire_fetch_begin_peer, self._pointer, count_of("sequence", sequence), data, count, deadline_ns, where, out)
         return int(out[0])
 
-    def offer(self, sequence: int, symbols: Any, tier: int = 0) -> Offer:
-        """Offers the first committed tokens of a sequence to one reader, through a tier with peers.
-        `run` prepares the offer; pass its handle and end_token on when `offer_info` says is_ready.
+    def offer(self, sequence: int, symbols: Any, tier: int = 0, end_token: int = 0) -> Offer:
+        """Offers the first tokens of a sequence to one reader, through a tier with peers. `run`
+        prepares the offer; pass its handle and end_token on when `offer_info` says is_ready.
 
-        - symbols: of the sequence, at least those of its committed tokens
+        - symbols: of the sequence, at least those up to the end
+        - end_token: where all groups can resume; with recurrent layers commit up to exactly there.
+          0 = the last such place that is committed
 
-        The sequence may go on, or finish: the offer holds its blocks until it was read, its lease
-        is over (a setting of the connector), or `end_offer`. It ends where all groups can resume;
-        with recurrent layers commit up to such a place first. Errors: NOT_FOUND (stale sequence),
-        OUT_OF_RANGE (tier, too few symbols), FAILED_PRECONDITION (a tier without peers; nothing is
+        The offer holds its blocks until it was read, its lease is over (a setting of the
+        connector), or `end_offer`. One of more than what is committed grows: call `run` after
+        every commit, and keep the sequence, and compute nothing beyond end_token, until num_tokens
+        of `offer_info` is end_token. Otherwise the sequence may go on, or finish, at once. Errors:
+        INVALID_ARGUMENT (end_token), NOT_FOUND (stale sequence), OUT_OF_RANGE (tier, too few
+        symbols, end_token beyond the longest sequence), FAILED_PRECONDITION (a tier without peers; nothing is
         committed that far; no state there), RESOURCE_EXHAUSTED, UNIMPLEMENTED (device memory).
         """
         data, count = symbols_of(symbols)
         out = ffi.new("quire_offer *")
         with self._cache._serial:
-            call(lib.quire_offer_begin, self._pointer, count_of("sequence", sequence), data, count, count_of("tier", tier, 32), out)
+            call(lib.quire_offer_begin, self._pointer, count_of("sequence", sequence), data, count, count_of("end_token", end_token),
+                 count_of("tier", tier, 32), out)
         return Offer(out[0])
 
     def offer_info(self, handle: bytes) -> OfferInfo:

@@ -37,6 +37,7 @@ ELSEWHERE = {
     "quire_attention": {"flags": "causal, batch_invariant", "batch": "group", "plan": "made inside the call", "plan_bytes": "plan",
                         "workspace": "the driver's own", "workspace_bytes": "workspace"},
     "quire_kv_append": {"flags": "none are defined", "batch": "group"},
+    "quire_peer": {"flags": "grows"},
     "quire_gated_delta": {"flags": "v_major, l2norm", "batch": "group"},
     "quire_conv1d": {"flags": "silu", "batch": "group"},
     "quire_selective_scan": {"flags": "softplus", "batch": "group"},

@@ -37,7 +37,7 @@ quire_code guide_tiers(const rig* r, const quire_symbol* prompt, uint64_t n, qui
   quire_reserve_result got;
   quire_step step;
   quire_symbol symbols[64];
-  const uint64_t capacity = 4, num_symbols = 64;
+  const uint64_t capacity = 4, num_symbols = 64, end = 64;
   uint64_t count = 0;
 #include "tiers_c.inc"
   return err.code;

@@ -135,7 +135,7 @@ functions! {
     pub fn quire_tiers_retain(tiers: *mut quire_tiers) -> *mut quire_tiers;
     pub fn quire_tiers_release(tiers: *mut quire_tiers);
     pub fn quire_fetch_begin(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, deadline_ns: i64, out: *mut quire_fetch_id, err: *mut quire_error) -> quire_code;
-    pub fn quire_offer_begin(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, tier: u32, out: *mut quire_offer, err: *mut quire_error) -> quire_code;
+    pub fn quire_offer_begin(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, end_token: u64, tier: u32, out: *mut quire_offer, err: *mut quire_error) -> quire_code;
     pub fn quire_offer_get_info(tiers: *mut quire_tiers, handle: *const u8, info: *mut quire_offer_info, err: *mut quire_error) -> quire_code;
     pub fn quire_offer_end(tiers: *mut quire_tiers, handle: *const u8, err: *mut quire_error) -> quire_code;
     pub fn quire_fetch_begin_peer(tiers: *mut quire_tiers, sequence: quire_sequence_id, symbols: *const quire_symbol, num_symbols: u64, deadline_ns: i64, peer: *const quire_peer, out: *mut quire_fetch_id, err: *mut quire_error) -> quire_code;

@@ -79,6 +79,7 @@ pub const QUIRE_GATED_DELTA_L2NORM: u32 = 2;
 pub const QUIRE_CONV1D_SILU: u32 = 1;
 pub const QUIRE_SELECTIVE_SCAN_SOFTPLUS: u32 = 1;
 pub const QUIRE_TIER_PEERS: u32 = 1;
+pub const QUIRE_PEER_GROWS: u32 = 1;
 pub const QUIRE_HASH_LAST_MEDIA_ONLY: u32 = 1;
 pub const QUIRE_EVENTS_WHOLE_HASHES: u32 = 1;
 pub const QUIRE_UNIT_HAS_STATE: u32 = 1;
@@ -1691,6 +1692,7 @@ pub struct quire_offer_info {
     pub struct_size: u32,
     pub is_ready: u32,
     pub num_records: u64,
+    pub num_tokens: u64,
 }
 zeroed!(quire_offer_info);
 #[repr(C)]
@@ -1701,6 +1703,8 @@ pub struct quire_peer {
     pub address: quire_str,
     pub handle: [u8; 16usize],
     pub end_token: u64,
+    pub flags: u32,
+    pub reserved0: u32,
 }
 zeroed!(quire_peer);
 pub type quire_offer_field = i32;

@@ -1120,6 +1120,7 @@ layout! {
         struct_size,
         is_ready,
         num_records,
+        num_tokens,
     }
     quire_peer {
         struct_size,
@@ -1127,6 +1128,8 @@ layout! {
         address,
         handle,
         end_token,
+        flags,
+        reserved0,
     }
     quire_offer_refusal {
         struct_size,

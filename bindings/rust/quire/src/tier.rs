@@ -295,19 +295,22 @@ impl<'e> Tiers<'e> {
         Ok(FetchId(out))
     }
 
-    /// Offers the first committed tokens of a sequence to one reader, through a tier with [`Tier::peers`]. `symbols` are the sequence's, at least
-    /// the committed ones and those that drafts read ahead. Nothing is copied: the connector sends from the pool, so the offer holds its blocks
-    /// until its reader is done, its lease is over (a setting of the connector), or [`Tiers::end_offer`]. The sequence may go on, or finish.
-    /// The offer reaches to the last multiple of the tokens at which all groups can resume; with recurrent layers commit up to such a multiple.
-    /// [`Tiers::run`] prepares it, and [`Tiers::offer_info`] says when it is ready.
+    /// Offers the first tokens of a sequence to one reader, through a tier with [`Tier::peers`]. `symbols` are the sequence's, at least those up to
+    /// the end and those that drafts read ahead of it. Nothing is copied: the connector sends from the pool, so the offer holds its blocks until
+    /// its reader is done, its lease is over (a setting of the connector), or [`Tiers::end_offer`].
+    ///
+    /// `end_token` is a multiple of the tokens at which all groups can resume; with recurrent layers commit up to exactly there. `None`: the last
+    /// one that is committed. An offer of more than what is committed *grows*: each [`Tiers::run`] adds what was committed since. Call it after
+    /// every commit, and keep the sequence, and compute nothing beyond `end_token`, until `num_tokens` of [`Tiers::offer_info`] is `end_token`.
+    /// Otherwise the sequence may go on, or finish, at once.
     ///
     /// # Errors
-    /// `NotFound` (stale id), `OutOfRange` (`tier`, too few symbols), `FailedPrecondition` (no [`Tier::peers`]; a load of the sequence is in
+    /// `InvalidArgument` (`end_token`), `NotFound` (stale id), `OutOfRange` (`tier`, too few symbols), `FailedPrecondition` (no [`Tier::peers`]; a load of the sequence is in
     /// progress; nothing is committed that far, or the state there is not kept), `ResourceExhausted` (`max_store_bytes`, holds, 4,096 offers),
     /// `Unimplemented` (bytes that the host cannot address).
-    pub fn begin_offer(&self, sequence: SequenceId, symbols: &[Symbol], tier: u32) -> Result<Offer> {
-        let (mut out, n) = (sys::quire_offer::default(), symbols.len() as u64);
-        call(|err| unsafe { sys::quire_offer_begin(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, tier, &mut out, err) })?;
+    pub fn begin_offer(&self, sequence: SequenceId, symbols: &[Symbol], end_token: Option<u64>, tier: u32) -> Result<Offer> {
+        let (mut out, n, end) = (sys::quire_offer::default(), symbols.len() as u64, end_token.unwrap_or(0));
+        call(|err| unsafe { sys::quire_offer_begin(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, end, tier, &mut out, err) })?;
         Ok(Offer::of(&out))
     }
 

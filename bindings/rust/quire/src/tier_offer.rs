@@ -25,8 +25,9 @@ impl Offer {
 }
 
 numbers! {
-    /// How an offer stands: `quire_offer_info`. `is_ready` 1: all of it can be read; pass the handle on now.
-    OfferInfo of quire_offer_info { is_ready: u32, num_records: u64 }
+    /// How an offer stands: `quire_offer_info`. `is_ready` 1: pass the handle on now. `num_tokens`: that can be read now; the offer's `end_token`
+    /// when it is complete.
+    OfferInfo of quire_offer_info { is_ready: u32, num_records: u64, num_tokens: u64 }
 }
 
 /// Why nothing came of an offer: `quire_offer_refusal`.
@@ -117,6 +118,8 @@ pub struct Peer<'a> {
     pub handle: OfferHandle,
     /// The same.
     pub end_token: u64,
+    /// The offer may grow still: what is missing is waited for, until `end_token` is reached, the offer ends, or the deadline passes.
+    pub grows: bool,
 }
 
 impl Peer<'_> {
@@ -127,6 +130,8 @@ impl Peer<'_> {
             address: borrow(self.address),
             handle: self.handle,
             end_token: self.end_token,
+            flags: if self.grows { sys::QUIRE_PEER_GROWS } else { 0 },
+            reserved0: 0,
         }
     }
 }

@@ -224,7 +224,7 @@ fn offers_are_held_until_they_end() {
     let tiers = Tiers::new(&engine.cache, std::slice::from_ref(&engine.memory), &[&engine.stream], vec![peers], &options).unwrap();
     let (sequence, prompt) = (engine.open(), text(7, 100));
     engine.compute(sequence, &prompt);
-    let offers = [tiers.begin_offer(sequence, &prompt, 0).unwrap(), tiers.begin_offer(sequence, &prompt, 0).unwrap()];
+    let offers = [tiers.begin_offer(sequence, &prompt, None, 0).unwrap(), tiers.begin_offer(sequence, &prompt, None, 0).unwrap()];
     assert_eq!((offers[0].end_token, offers[1].end_token), (96, 96));
     assert!(offers[0].num_bytes > 96 * 2 * 2 * (HEADS * DIM * 4) as u64 && offers[0].handle != offers[1].handle);
     assert_eq!(tiers.offer_info(&offers[0].handle).map(|info| (info.is_ready, info.num_records)).unwrap(), (0, 6));
@@ -236,11 +236,11 @@ fn offers_are_held_until_they_end() {
     assert_eq!((open(), engine.cache.reader().stats().unwrap().holds), ((2, 0), 0));
     assert!(offers.iter().all(|o| tiers.offer_info(&o.handle).unwrap_err().code == Code::NotFound));
     assert!(offers.iter().all(|o| tiers.end_offer(&o.handle).unwrap_err().code == Code::NotFound));
-    assert_eq!(tiers.begin_offer(sequence, &prompt, 1).unwrap_err().code, Code::OutOfRange);
-    assert_eq!(tiers.begin_offer(sequence, &prompt[..50], 0).unwrap_err().code, Code::OutOfRange);
+    assert_eq!(tiers.begin_offer(sequence, &prompt, None, 1).unwrap_err().code, Code::OutOfRange);
+    assert_eq!(tiers.begin_offer(sequence, &prompt[..50], None, 0).unwrap_err().code, Code::OutOfRange);
 
     // The null connector has nothing, and is asked.
-    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token };
+    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token, grows: false };
     let (other, strange) = (engine.open(), text(8, 100));
     let fetch = tiers.begin_fetch_from(&peer, other, &strange, Some(Duration::from_secs(5))).unwrap();
     let ended = (0..1000).find_map(|_| tiers.run(Duration::from_millis(10)).unwrap().first().copied()).unwrap();
@@ -257,8 +257,8 @@ fn offers_need_a_tier_of_peers() {
     let tiers = engine.tiers(engine.connector("null", ""));
     let (sequence, prompt) = (engine.open(), text(9, 100));
     engine.compute(sequence, &prompt);
-    assert_eq!(tiers.begin_offer(sequence, &prompt, 0).unwrap_err().code, Code::FailedPrecondition);
-    let peer = Peer { tier: 0, address: "peer:1", handle: [1; 16], end_token: 96 };
+    assert_eq!(tiers.begin_offer(sequence, &prompt, None, 0).unwrap_err().code, Code::FailedPrecondition);
+    let peer = Peer { tier: 0, address: "peer:1", handle: [1; 16], end_token: 96, grows: false };
     assert_eq!(tiers.begin_fetch_from(&peer, engine.open(), &prompt, None).unwrap_err().code, Code::FailedPrecondition);
 }
 

@@ -205,10 +205,11 @@ ROW(quire_offer_begin) {
   call.any({"num_symbols"});
   call.bad("sequence", {0, 77}, QUIRE_NOT_FOUND);
   call.bad("tier", {1, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call.bad("end_token", {1, UINT64_MAX}, QUIRE_INVALID_ARGUMENT);
   quire_tiers* const made = tiers.make(rig);
   EXPECT_FAILS(QUIRE_FAILED_PRECONDITION, "0 tokens are committed",
-               quire_offer_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, &offer, err));
-  call(made, opened(rig), kPrompt.data(), uint64_t{1}, uint32_t{0}, &offer);
+               quire_offer_begin(made, opened(rig), kPrompt.data(), kPrompt.size(), 0, 0, &offer, err));
+  call(made, opened(rig), kPrompt.data(), uint64_t{1}, uint64_t{0}, uint32_t{0}, &offer);
 }
 
 ROW(quire_offer_get_info) {
