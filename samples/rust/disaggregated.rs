@@ -148,12 +148,16 @@ fn prefill(symbols: &[Symbol], wrong: bool) -> Result<i32> {
     let mut line = other.stdin.take().expect("its standard input is a pipe");
     write!(line, "{} {} {}", address.trim(), handle, offer.end_token).expect("the second process reads");
     drop(line);
-    engine.go_on(&tiers, sequence.id(), prompt, CHUNK)?; // its reader loads each chunk when it is there
-    until(&tiers, |_| Ok(Some(()).filter(|()| tiers.offer_info(&offer.handle).map_or(true, |info| info.num_tokens == end))))?;
-    sequence.finish()?; // the offer keeps its blocks
+    // Its reader loads each chunk when it is there. When the offer is complete, it keeps the blocks, and the sequence may finish.
+    let is_complete = || tiers.offer_info(&offer.handle).map_or(true, |info| info.num_tokens == end);
+    let computed = engine
+        .go_on(&tiers, sequence.id(), prompt, CHUNK)
+        .and_then(|_| until(&tiers, |_| Ok(Some(()).filter(|()| is_complete()))))
+        .and_then(|()| sequence.finish());
     // The connector sends on a thread of its own; the offer ends when the second process is done with it, whatever came.
     until(&tiers, |_| Ok(Some(()).filter(|()| matches!(other.try_wait(), Ok(Some(_))))))?;
     let status = other.wait().expect("the second process has ended").code().unwrap_or(1);
+    computed?;
     until(&tiers, |_| Ok(Some(()).filter(|()| tiers.stats().map_or(false, |stats| stats.offers_in_progress == 0))))?;
     println!("prefill: the offer has ended");
     Ok(status)
