@@ -155,6 +155,14 @@ void Naive::release(int block) {
   fenced_.push_back(block);
 }
 
+// Of somebody none of whose rows uses it any more.
+void Naive::release_passed(int block) {
+  Block& b = blocks_[block];
+  if (b.refs != 1) return release(block);
+  b.refs = 0;
+  if (!b.fenced) let_go(block);
+}
+
 void Naive::let_go(int block) {
   if (!blocks_[block].name.empty()) {
     order_.push_back(block);
@@ -355,7 +363,7 @@ void Naive::keep_spare(Sequence* s, uint32_t group, int block) {
   if (s->spare[group] < 0 && b.refs == 1 && b.name.empty()) {
     s->spare[group] = block;
   } else {
-    release(block);
+    release_passed(block);
   }
 }
 

@@ -52,7 +52,7 @@ void Naive::arrive(int q, uint64_t tokens) {
   const std::vector<int> read = s.current;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     while (s.tables[g].size() * groups_[g].block_tokens >= s.text.size() + groups_[g].block_tokens) {
-      release(s.tables[g].back());
+      release_passed(s.tables[g].back());
       s.tables[g].pop_back();
     }
     if (groups_[g].state && tokens > 0) s.current[g] = s.written[g];
@@ -61,7 +61,7 @@ void Naive::arrive(int q, uint64_t tokens) {
   if (!s.text.empty()) keep_states(&s);
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const int left = tokens > 0 ? read[g] : s.written[g];
-    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release(left) : keep_spare(&s, g, left);
+    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release_passed(left) : keep_spare(&s, g, left);
     if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
   }
   set_resume_point(&s, begin);
