@@ -155,14 +155,6 @@ void Naive::release(int block) {
   fenced_.push_back(block);
 }
 
-// Of somebody none of whose rows uses it any more.
-void Naive::release_passed(int block) {
-  Block& b = blocks_[block];
-  if (b.refs != 1) return release(block);
-  b.refs = 0;
-  if (!b.fenced) let_go(block);
-}
-
 void Naive::let_go(int block) {
   if (!blocks_[block].name.empty()) {
     order_.push_back(block);

@@ -5,6 +5,14 @@
 
 namespace quire::model {
 
+// Of somebody none of whose rows uses it any more.
+void Naive::release_passed(int block) {
+  Block& b = blocks_[block];
+  if (b.refs != 1) return release(block);
+  b.refs = 0;
+  if (!b.fenced) let_go(block);
+}
+
 std::vector<int> Naive::adopted(uint32_t g, const std::string& prompt, uint64_t position, const std::string& tokens) const {
   std::vector<int> blocks;
   for (uint64_t end = position + groups_[g].block_tokens; end <= position + tokens.size(); end += groups_[g].block_tokens) {
