@@ -41,12 +41,23 @@ Status unknown(const Json& root, const std::string& name) {
               said.c_str(), near.c_str(), kWays);
 }
 
+constexpr size_t kOfText = 8;  // of kNested: those that are named after language models
+
+bool counts_layers(const Json& config) {
+  constexpr std::array kNames{"num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks"};
+  return std::any_of(kNames.begin(), kNames.end(), [&config](const char* name) { return config.find(name) != nullptr; });
+}
+
+// wraps: the architecture is around a text model. A config that --as reads like a text model may be around one, too: it counts no layers
+// itself, and the nested one does. Elsewhere such fields have other ends.
 Result<const Json*> nested_in(const Json& root, bool wraps) {
-  for (const auto& path : kNested) {
-    if (!wraps && &path != &kNested[0]) break;  // others may have such fields for other ends
+  for (size_t i = 0; i < kNested.size(); ++i) {
+    const auto& path = kNested[i];
+    if (!wraps && i > 0 && (i >= kOfText || counts_layers(root))) break;
     const Json* nested = root.find(path[0]);
     if (nested != nullptr && path[1] != nullptr) nested = nested->find(path[1]);
     if (nested == nullptr || nested->is_null()) continue;
+    if (!wraps && i > 0 && (!nested->is_object() || !counts_layers(*nested))) continue;
     if (!nested->is_object()) return invalid("config: %s must be an object", path[1] != nullptr ? path[1] : path[0]);
     return nested;
   }

@@ -53,14 +53,14 @@ class Search {
     for (const SearchGroup& group : groups_) QUIRE_RETURN_IF_ERROR(list_splits(group));
     if (memory_ > 0) reference_bytes_ = std::min(reference_bytes_, memory_ / kLeastSequences);
     std::vector<SearchCandidate> out = price_all(kMostStatesPerPage);
-    const auto good = [](const SearchCandidate& one) { return one.padding_share < kPaddingLimit; };
+    const auto good = [](const SearchCandidate& one) { return one.waste_share < kPaddingLimit; };
     uint64_t most_states = kMostStatesPerPage;
     if (std::none_of(out.begin(), out.end(), good)) out = price_all(most_states = kMoreStatesPerPage);
     const bool few = have_few_pages(out);
     if (few) out = price_all(most_states);
     std::stable_sort(out.begin(), out.end(), [few](const SearchCandidate& a, const SearchCandidate& b) {
-      const bool a_pads = !few && a.padding_share >= kPaddingLimit;
-      const bool b_pads = !few && b.padding_share >= kPaddingLimit;
+      const bool a_pads = !few && a.waste_share >= kPaddingLimit;
+      const bool b_pads = !few && b.waste_share >= kPaddingLimit;
       if (a_pads != b_pads) return b_pads;
       return a.cost != b.cost ? a.cost < b.cost : a.page_bytes < b.page_bytes;
     });
@@ -210,7 +210,7 @@ class Search {
     uint64_t least = 0;
     for (const SearchCandidate& one : all) {
       const uint64_t bytes = std::accumulate(one.stage_page_bytes.begin(), one.stage_page_bytes.end(), uint64_t{0});
-      if (one.padding_share < kPaddingLimit && (least == 0 || bytes < least)) least = bytes;
+      if (one.waste_share < kPaddingLimit && (least == 0 || bytes < least)) least = bytes;
     }
     if (least == 0 || memory_ == 0) return false;
     const double share = memory_ / static_cast<double>(least) / kManyPages;
@@ -284,9 +284,17 @@ class Search {
     double checkpoint = 0;
     for (size_t g = 0; g < chosen.size(); ++g) {
       SearchChoice& choice = out->choices[g];
-      const double block = all_stages * choice.lanes / choice.parts_per_page;
-      choice.padding_share = 1 - static_cast<double>(payload_[g]) / block;
+      const double block = all_stages * choice.lanes / choice.parts_per_page, payload = static_cast<double>(payload_[g]);
+      double used = 0;  // page bytes of stages that have layers of the group
+      for (size_t stage = 0; stage < stages; ++stage) {
+        const std::vector<uint64_t>& bytes = groups_[g].bytes[stage];
+        const bool has = std::any_of(bytes.begin(), bytes.end(), [](uint64_t n) { return n > 0; });
+        used += has ? static_cast<double>(out->stage_page_bytes[stage]) : 0;
+      }
+      choice.padding_share = used > 0 ? 1 - payload / (used * choice.lanes / choice.parts_per_page) : 0;
       out->padding_share = std::max(out->padding_share, choice.padding_share);
+      out->unused_share = std::max(out->unused_share, 1 - used / all_stages);
+      out->waste_share = std::max(out->waste_share, 1 - payload / block);
       tails += tail(groups_[g], *chosen[g].split, out->page_bytes, choice.parts_per_page);
       if (groups_[g].is_state) {
         checkpoint += block;
@@ -298,7 +306,7 @@ class Search {
     out->tail_bytes = static_cast<uint64_t>(tails);
     out->checkpoint_bytes = static_cast<uint64_t>(checkpoint);
     out->over_limit = over_limit_;
-    out->cost = weigh(out->padding_share) + tails / reference_bytes_ + kCostOfColumn * out->columns + kCostOfRun * out->runs_per_block;
+    out->cost = weigh(out->waste_share) + tails / reference_bytes_ + kCostOfColumn * out->columns + kCostOfRun * out->runs_per_block;
   }
 
   const std::vector<SearchGroup>& groups_;
@@ -314,11 +322,13 @@ class Search {
 };
 
 std::string candidate_json(const SearchCandidate& one) {
-  char text[320];
+  char text[400];
   std::snprintf(text, sizeof text,
-                "      {\"page_bytes\": %" PRIu64 ", \"cost\": %.6f, \"padding_share\": %.6f, \"tail_bytes\": %" PRIu64
+                "      {\"page_bytes\": %" PRIu64
+                ", \"cost\": %.6f, \"padding_share\": %.6f, \"unused_share\": %.6f, \"waste_share\": %.6f, \"tail_bytes\": %" PRIu64
                 ", \"checkpoint_bytes\": %" PRIu64 ", \"columns\": %u, \"runs_per_block\": %u, \"groups\": [",
-                one.page_bytes, one.cost, one.padding_share, one.tail_bytes, one.checkpoint_bytes, one.columns, one.runs_per_block);
+                one.page_bytes, one.cost, one.padding_share, one.unused_share, one.waste_share, one.tail_bytes, one.checkpoint_bytes,
+                one.columns, one.runs_per_block);
   std::string out = text;
   for (size_t g = 0; g < one.choices.size(); ++g) {
     const SearchChoice& choice = one.choices[g];
@@ -329,25 +339,37 @@ std::string candidate_json(const SearchCandidate& one) {
   return out + "]}";
 }
 
+// What its pages waste, as the plan says it.
+std::string padding_of(const SearchCandidate& one) {
+  char text[120];
+  const size_t stages = one.stage_page_bytes.size();
+  std::snprintf(text, sizeof text, "padding %.4f %%%s", one.padding_share * 100, stages > 1 ? " over all stages" : "");
+  std::string out = text;
+  if (one.unused_share == 0) return out;
+  std::snprintf(text, sizeof text, ", %.4f %% unused in stages without layers of a group", one.unused_share * 100);
+  return out + text;
+}
+
 std::string reason(const std::vector<SearchCandidate>& list, uint32_t taken) {
-  char text[400];
   const SearchCandidate& won = list[taken];
   if (list.size() == 1) return "the only candidate";
   const SearchCandidate& next = list[taken == 0 ? 1 : 0];
+  char text[700];
+  const char* page = won.stage_page_bytes.size() > 1 ? "pages of the widest stage of" : "pages of";
   if (taken != 0) {
     std::snprintf(text, sizeof text,
-                  "candidate %u of %zu, pages of %" PRIu64
-                  " bytes, costs %.6f (padding %.4f %%, %u columns) and leaves less memory out of reach of "
-                  "ids of 31 bits than the cheapest, pages of %" PRIu64 " bytes, which costs %.6f (padding %.4f %%, %u columns)",
-                  taken, list.size(), won.page_bytes, won.cost, won.padding_share * 100, won.columns, next.page_bytes, next.cost,
-                  next.padding_share * 100, next.columns);
+                  "candidate %u of %zu, %s %" PRIu64
+                  " bytes, costs %.6f (%s, %u columns) and leaves less memory out of reach of "
+                  "ids of 31 bits than the cheapest, %s %" PRIu64 " bytes, which costs %.6f (%s, %u columns)",
+                  taken, list.size(), page, won.page_bytes, won.cost, padding_of(won).c_str(), won.columns, page, next.page_bytes,
+                  next.cost, padding_of(next).c_str(), next.columns);
     return text;
   }
   std::snprintf(text, sizeof text,
-                "least cost, %.6f, of %zu candidates (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns); the next, pages of %" PRIu64
-                " bytes, costs %.6f (padding %.4f %%, %" PRIu64 " bytes of tail, %u columns)",
-                won.cost, list.size(), won.padding_share * 100, won.tail_bytes, won.columns, next.page_bytes, next.cost,
-                next.padding_share * 100, next.tail_bytes, next.columns);
+                "least cost, %.6f, of %zu candidates (%s, %" PRIu64 " bytes of tail, %u columns); the next, %s %" PRIu64
+                " bytes, costs %.6f (%s, %" PRIu64 " bytes of tail, %u columns)",
+                won.cost, list.size(), padding_of(won).c_str(), won.tail_bytes, won.columns, page, next.page_bytes, next.cost,
+                padding_of(next).c_str(), next.tail_bytes, next.columns);
   return text;
 }
 

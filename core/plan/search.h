@@ -45,7 +45,9 @@ struct SearchLimits {
 // the memory holds kLeastSequences of it.
 struct SearchCandidate {
   uint64_t page_bytes = 0;        // of the widest stage
-  double padding_share = 0;       // of the worst group
+  double padding_share = 0;       // of the worst group, in stages that have layers of it
+  double unused_share = 0;        // of the pages of the group that uses fewest: in stages that have no layer of it
+  double waste_share = 0;         // what costs: of the worst group, both together
   uint64_t tail_bytes = 0;        // expected in partly filled blocks and pages of one sequence
   uint64_t checkpoint_bytes = 0;  // of one boundary of all states
   uint32_t columns = 0;           // block tables of groups with tokens

@@ -226,11 +226,21 @@ void Blocks::put_block(uint32_t sequence, uint32_t group, uint32_t block, PartIn
   }
 }
 
-// Entries behind num_blocks are never read; they keep what they had.
-void Blocks::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first) {
+// Entries behind num_blocks are never read; they keep what they had. The page that the last remaining block ends in is filled again: a
+// page that the sequence leaves half empty is one more than capacity_of() counts.
+void Blocks::release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first, bool passed) {
   Holding& h = sequences_.holding(sequence, group);
   if (first >= h.num_blocks) return;
-  pool_.unref_blocks(GroupId(group), sequences_.table(sequence, group, 0).subspan(first, h.num_blocks - first), steps_.newest_id());
+  const std::span<int32_t> ids = sequences_.table(sequence, group, 0).subspan(first, h.num_blocks - first);
+  if (passed) {
+    pool_.unref_passed(GroupId(group), ids, steps_.newest_id());
+  } else {
+    pool_.unref_blocks(GroupId(group), ids, steps_.newest_id());
+  }
+  if (!pool_.plain()) {
+    const int32_t last = first > 0 ? sequences_.table(sequence, group, facts_.groups[group].columns - 1)[first - 1] : 0;
+    h.fill_page = last == 0 ? PageId(0) : pool_.page_of(pool_.index_of(GroupId(group), PartId(last)));
+  }
   h.num_blocks = first;
   sequences_.at(sequence).shown = 0;
   h.first_live = std::min(h.first_live, first);

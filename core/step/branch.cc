@@ -92,7 +92,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
   }
   for (uint32_t g = 0; g < m.facts.num_groups; ++g) {
     if (m.facts.plan(g).is_state() || m.facts.plan(g).live.fixed) continue;
-    m.blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)));
+    m.blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(tokens, m.facts.plan(g).block_tokens)), true);
     Holding& h = m.sequences.holding(q, g);
     h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }

@@ -63,7 +63,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
       if (facts.plan(g).is_state() || facts.plan(g).live.fixed) continue;
-      blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)));
+      blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)), true);
     }
   }
   const auto given = symbols.subspan(entry.symbols_offset, entry.num_symbols);
@@ -150,7 +150,7 @@ void Cache::Impl::undo_row(Step* step, size_t r, bool not_launched) {
     if (!facts.groups[g].state) {
       if (row.stays) continue;
       const RowGroup& rg = step->group(r, g);
-      blocks.release_blocks_from(q, g, rg.blocks_before);
+      blocks.release_blocks_from(q, g, rg.blocks_before, true);
       Holding& h = sequences.holding(q, g);
       h.settled = std::min(h.settled, rg.settled);  // nobody may have looked at what the row showed
     } else if (states.undo_states(step, r, g) && !not_launched) {

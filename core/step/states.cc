@@ -69,15 +69,13 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   }
 }
 
-void States::keep_spare(uint32_t q, uint32_t group, PartIndex part, bool after_chunk) {
+bool States::keeps_spare(uint32_t q, uint32_t group, PartIndex part, bool after_chunk) {
   Holding& h = sequences_.holding(q, group);
   const uint32_t most = facts_.limits.in_place || after_chunk ? facts_.limits.branches : facts_.limits.branches + 1;
   // Fenced: a row in flight of somebody who gave it up reads it.
-  if (h.num_spares < most && pool_.refs(part) == 1 && !pool_.fenced(part) && pool_.node(part).value == kNone) {
-    sequences_.spares(q, group)[h.num_spares++] = part;
-  } else {
-    blocks_.release(part);
-  }
+  if (h.num_spares >= most || pool_.refs(part) != 1 || pool_.fenced(part) || pool_.node(part).value != kNone) return false;
+  sequences_.spares(q, group)[h.num_spares++] = part;
+  return true;
 }
 
 // A sequence without tokens owns nothing.
@@ -107,7 +105,8 @@ bool States::commit_states(Step* step, size_t r, uint32_t accepted) {
 }
 
 // What the row leaves over becomes spare when nobody else reads it, the deepest first. After a chunk of a prompt, one less: a
-// sequence that waits owns one state.
+// sequence that waits owns one state. What is too many, or became a checkpoint, is given up at once: later rows of the sequence begin with
+// states that this one wrote last or that come after it.
 void States::retire_states(Step* step, size_t r, bool accepted) {
   const uint32_t q = step->rows[r].sequence;
   const bool chunk = !facts_.writes_each_token(step->rows[r].num_tokens);
@@ -118,9 +117,9 @@ void States::retire_states(Step* step, size_t r, bool accepted) {
     for (size_t i = writes.size(); i > 0; --i) {
       const PartIndex part = writes[i - 1].part;
       writes[i - 1].part = PartIndex(kNone);
-      if (part.value != kNone) keep_spare(q, g, part);
+      if (part.value != kNone && !keeps_spare(q, g, part)) blocks_.release_passed(part);
     }
-    if (accepted && rg.read.value != kNone) keep_spare(q, g, rg.read, chunk);
+    if (accepted && rg.read.value != kNone && !keeps_spare(q, g, rg.read, chunk)) blocks_.release_passed(rg.read);
   }
 }
 
@@ -130,7 +129,7 @@ void States::swap_states(Step* step, size_t r) {
   for (const uint32_t g : facts_.state_groups) {
     const RowGroup& rg = step->group(r, g);
     sequences_.holding(q, g).current = std::exchange(step->writes[rg.first_write].part, PartIndex(kNone));
-    if (rg.read.value != kNone) keep_spare(q, g, rg.read);
+    if (rg.read.value != kNone && !keeps_spare(q, g, rg.read)) blocks_.release_passed(rg.read);
   }
 }
 
@@ -145,7 +144,7 @@ bool States::undo_states(Step* step, size_t r, uint32_t group) {
     write.part = PartIndex(kNone);
     if (part.value == kNone) continue;
     overwritten = overwritten || part == rg.read;
-    keep_spare(q, group, part);
+    if (!keeps_spare(q, group, part)) blocks_.release_passed(part);
   }
   return overwritten;
 }

@@ -45,7 +45,8 @@ class States {
 
  private:
   bool may_overwrite(const EntryPlan& plan, uint32_t group) const;
-  void keep_spare(uint32_t sequence, uint32_t group, PartIndex part, bool after_chunk = false);
+  // False: it is not the sequence's to write, or it has enough.
+  bool keeps_spare(uint32_t sequence, uint32_t group, PartIndex part, bool after_chunk = false);
 
   const Facts& facts_;
   Pool& pool_;

@@ -1,7 +1,6 @@
 #include "tests/golden/live_cache.h"
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <span>
 
@@ -96,9 +95,6 @@ bool LiveCache::step(uint32_t decode, size_t prompt, uint64_t most) {
       }
     }
   }
-  auto stats = client::sized<quire_cache_stats>();
-  client::check(quire_cache_get_stats(cache_.get(), &stats, &error), error);
-  peak_pages_ = std::max(peak_pages_, stats.pages_used + 1);
   flying.num_symbols = num_decoded;
   if (flying.step.owner != nullptr) {
     flying_.push_back(std::move(flying));
@@ -143,59 +139,6 @@ bool live_decodes(quire_config* config, const quire_cache_options& options, uint
     if (!live.step(row)) return false;
   }
   return true;
-}
-
-namespace {
-
-// A multiple of all blocks: states are kept at the end of a prompt there.
-uint64_t boundary(quire_config* config) {
-  client::Error error;
-  auto info = client::sized<quire_config_info>();
-  client::check(quire_config_get_info(config, &info, &error), error);
-  uint64_t tokens = 1;
-  for (uint32_t g = 0; g < info.num_groups; ++g) {
-    auto group = client::sized<quire_group_info>();
-    client::check(quire_config_get_group(config, g, &group, &error), error);
-    tokens = std::lcm(tokens, uint64_t{group.block_tokens});
-  }
-  return tokens;
-}
-
-uint64_t worst_pages(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences, bool spread) {
-  LiveCache live(config, options);
-  const uint64_t depth = options.step_depth == 0 ? 2 : options.step_depth;
-  const uint64_t step_tokens = options.max_tokens_per_step == 0 ? 8192 : options.max_tokens_per_step;
-  const uint64_t grid = boundary(config), chunk = std::min(tokens, step_tokens), each = std::max<uint64_t>(step_tokens / sequences, 1);
-  const uint64_t after = spread ? depth * std::min(each, tokens / 8) : 2 * depth;
-  const uint64_t begin = (tokens - after - std::min<uint64_t>(200, tokens / 4)) / grid * grid;
-  std::vector<size_t> late;
-  for (uint64_t i = 0; i < sequences; ++i) {
-    const bool is_late = !spread && i + depth >= sequences;
-    const size_t one = live.begin(is_late ? tokens - after : begin);
-    while (live.left(one) > (is_late ? chunk : 0)) {
-      if (!live.step(0, one, is_late ? live.left(one) - chunk : UINT64_MAX)) return 0;
-    }
-    if (is_late) late.push_back(one);
-  }
-  live.settle();
-  for (uint64_t length = begin; length + after < tokens; ++length) {
-    if (!live.step(1)) return 0;
-  }
-  for (const size_t one : late) {
-    if (!live.step(2, one)) return 0;
-  }
-  for (uint64_t i = 0; spread && i < depth; ++i) {
-    if (!live.step(static_cast<uint32_t>(after / depth))) return 0;
-  }
-  return live.peak_pages();
-}
-
-}  // namespace
-
-uint64_t live_worst_pages(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences) {
-  const uint64_t long_chunks = worst_pages(config, options, tokens, sequences, false);
-  const uint64_t short_ones = worst_pages(config, options, tokens, sequences, true);
-  return std::min(long_chunks, short_ones) == 0 ? 0 : std::max(long_chunks, short_ones);
 }
 
 bool live_serves(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences, uint64_t steps,

@@ -32,8 +32,7 @@ class LiveCache {
   }
   uint64_t length(size_t sequence) const { return sequences_[sequence].reserved; }
   void finish(size_t sequence);
-  void settle();                                       // commits what is in flight
-  uint64_t peak_pages() const { return peak_pages_; }  // referenced after any step, the null page included
+  void settle();  // commits what is in flight
   void verify();
 
  private:
@@ -53,7 +52,6 @@ class LiveCache {
 
   client::Cache cache_;
   uint32_t depth_, step_tokens_, refusals_ = 0;
-  uint64_t peak_pages_ = 0;
   std::vector<Sequence> sequences_;
   std::deque<Flying> flying_;
   std::vector<quire_symbol> symbols_;
@@ -66,10 +64,6 @@ class LiveCache {
 uint64_t live_resident(quire_config* config, const quire_cache_options& options, uint64_t tokens);
 // Whether `sequences` of them, started one after the other, decode a token in every step until all have `tokens` tokens together.
 bool live_decodes(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences);
-// The most pages that `sequences` of them hold at once where everything that costs room comes together: all leave their prompts' last
-// boundary in one step, decode together, and then all steps in flight are full: with long chunks of few, or with short ones of all. 0: an
-// entry was refused.
-uint64_t live_worst_pages(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences);
 // Whether no entry is refused in `steps` steps where up to `sequences` sequences begin, get chunks of any length, decode or wait, end, and
 // are replaced, as `seed` says.
 bool live_serves(quire_config* config, const quire_cache_options& options, uint64_t tokens, uint64_t sequences, uint64_t steps,

@@ -355,7 +355,7 @@ void Naive::keep_spare(Sequence* s, uint32_t group, int block) {
   if (s->spare[group] < 0 && b.refs == 1 && b.name.empty()) {
     s->spare[group] = block;
   } else {
-    release(block);
+    release_passed(block);
   }
 }
 

@@ -106,6 +106,7 @@ class Naive {
   void let_replaced_go(Sequence* s);
   void put_replaced_back(Sequence* s);
   void release(int block);
+  void release_passed(int block);
   void let_go(int block);
   int oldest() const;
   void set_resume_point(Sequence* s, uint64_t row_begin);

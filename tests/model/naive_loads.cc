@@ -5,6 +5,14 @@
 
 namespace quire::model {
 
+// Of somebody none of whose rows uses it any more.
+void Naive::release_passed(int block) {
+  Block& b = blocks_[block];
+  if (b.refs != 1) return release(block);
+  b.refs = 0;
+  if (!b.fenced) let_go(block);
+}
+
 std::vector<int> Naive::adopted(uint32_t g, const std::string& prompt, uint64_t position, const std::string& tokens) const {
   std::vector<int> blocks;
   for (uint64_t end = position + groups_[g].block_tokens; end <= position + tokens.size(); end += groups_[g].block_tokens) {
@@ -52,7 +60,7 @@ void Naive::arrive(int q, uint64_t tokens) {
   const std::vector<int> read = s.current;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     while (s.tables[g].size() * groups_[g].block_tokens >= s.text.size() + groups_[g].block_tokens) {
-      release(s.tables[g].back());
+      release_passed(s.tables[g].back());
       s.tables[g].pop_back();
     }
     if (groups_[g].state && tokens > 0) s.current[g] = s.written[g];
@@ -61,7 +69,7 @@ void Naive::arrive(int q, uint64_t tokens) {
   if (!s.text.empty()) keep_states(&s);
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     const int left = tokens > 0 ? read[g] : s.written[g];
-    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release(left) : keep_spare(&s, g, left);
+    if (groups_[g].state && left >= 0) tokens > 0 && s.in_flight.size() > 1 ? release_passed(left) : keep_spare(&s, g, left);
     if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
   }
   set_resume_point(&s, begin);

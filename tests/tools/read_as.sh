@@ -18,6 +18,17 @@ wants 'layer file' "$dir/err"
 wants 'note: the config is read as one of LlamaForCausalLM, as --as asks' "$dir/as"
 "$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB | diff - <(grep -v 'note: the config' "$dir/as")
 
+# Around a text model, whatever the field is named: the inner object is read, not the outer one.
+for field in text_config llm_config language_config; do
+  python3 - "$models/llama-3.1-8b.json" "$field" > "$dir/around.json" << 'END'
+import json, sys
+inner = json.load(open(sys.argv[1]))
+print(json.dumps({"architectures": ["WheelsForConditionalGeneration"], "num_attention_heads": 1, sys.argv[2]: inner,
+                  "vision_config": {"num_hidden_layers": 3}}))
+END
+  "$quire" plan "$dir/around.json" --memory 80GiB --as LlamaForCausalLM | diff - "$dir/as" || { echo "$field: not the inner object"; exit 1; }
+done
+
 mkdir "$dir/model"
 cp "$models/llama-3.1-8b.json" "$dir/model/config.json"
 "$quire" plan "$dir/model" --memory 80GiB | diff - <("$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB)
@@ -56,11 +67,20 @@ wants 'LlamaForCausalLM: 32 layers, 32 caches, at most 131072 tokens' "$dir/out"
 wants "this plan's KV cache size, by the formula of vLLM's log:" "$dir/out"
 "$quire" plan "$models/llama-3.1-8b.json" --memory 80GiB --policy vllm > "$dir/out"
 wants 'vLLM would print a KV cache size of' "$dir/out"
-# Types that vLLM takes by itself are said.
+# Types that vLLM takes by itself are taken or said. DeepSeek-V4 in blocks of 64 rows of 584 bytes, which pages of a multiple of 576 hold:
+# 30 layers whose rows are of 4 tokens, each with an indexer of 64 keys of 132 bytes, and 31 layers with rows of 128 tokens.
 "$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --policy vllm > "$dir/out"
-wants 'note: vLLM keeps the rows of DeepSeek-V4 in 8 bits (fp8_ds_mla) unless asked otherwise; --kv-dtype fp8 plans that' "$dir/out"
-"$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --policy vllm --kv-dtype fp8 > "$dir/out"
-if tr '\n' ' ' < "$dir/out" | grep -q 'unless asked'; then echo 'a note that does not hold'; exit 1; fi
+wants 'note: the rows of DeepSeek-V4 are in 8 bits (fp8_ds_mla), as vLLM keeps them by itself' "$dir/out"
+"$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --policy vllm --kv-dtype fp8 > "$dir/fp8"
+diff <(grep -v 'note: the rows of D\|type of the config' "$dir/out") "$dir/fp8"
+up() { echo $((($1 + 575) / 576 * 576)); }
+bytes=$((30 * ($(up $((64 * 584))) + $(up $((64 * 132)))) + 31 * $(up $((2 * 584)))))
+plan_bytes() { "$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB --json "$@" |
+  python3 -c 'import json, sys; print(json.load(sys.stdin)["page_bytes"])'; }
+[ "$(plan_bytes --policy vllm)" = "$bytes" ] || { echo "$(plan_bytes --policy vllm) bytes, not $bytes"; exit 1; }
+[ "$(plan_bytes --policy vllm --kv-dtype bf16)" -gt "$bytes" ] || { echo 'bf16 is not wider'; exit 1; }
+"$quire" plan "$models/deepseek-v4-pro.json" --memory 800GiB > "$dir/out"
+if grep -q fp8_ds_mla "$dir/out"; then echo 'policy auto takes a type that was not asked for'; exit 1; fi
 sed 's/"bfloat16"/"float32"/' "$models/llama-3.1-8b.json" > "$dir/wide.json"
 "$quire" plan "$dir/wide.json" --memory 80GiB --policy vllm > "$dir/out"
 wants 'note: vLLM computes checkpoints of 32 bits in bfloat16' "$dir/out"

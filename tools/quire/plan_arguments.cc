@@ -205,31 +205,48 @@ void add_plan_arguments(CLI::App* command, PlanArguments* arguments, PlanOptions
 
 namespace {
 
-// Element types that vLLM takes by itself, where a plan by its policy has those of the config.
-void note_types_of_vllm(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
-  if (notes == nullptr || arguments.policy != "vllm" || !arguments.kv_dtype.empty()) return;
-  client::Error error;
-  auto facts = client::sized<quire_model_info>();
-  client::check(quire_model_get_info(model, &facts, &error), error);
-  const bool v4 = std::string(facts.architecture).starts_with("DeepseekV4");
-  bool wide = false;  // bits of token rows
-  bool plain = false;
+struct PlainRows {
+  bool latent = false;  // of more than 8 bits
+  bool wide = false;    // 32 bits
+};
+
+PlainRows plain_rows(quire_model* model, const quire_model_info& facts) {
+  PlainRows rows;
   for (uint32_t i = 0; i < facts.num_caches; ++i) {
+    client::Error error;
     auto layer = client::sized<quire_layer>();
     client::check(quire_model_get_layer(model, i, &layer, &error), error);
     if (layer.kind == QUIRE_LAYER_STATE || layer.kind == QUIRE_LAYER_INDEXER || layer.num_kv_heads == 0) continue;
-    wide |= layer.dtype.code == QUIRE_DTYPE_FLOAT && layer.dtype.bits == 32;
-    plain |= layer.kind == QUIRE_LAYER_MLA && layer.dtype.bits > 8;
+    rows.wide |= layer.dtype.code == QUIRE_DTYPE_FLOAT && layer.dtype.bits == 32;
+    rows.latent |= layer.kind == QUIRE_LAYER_MLA && layer.dtype.bits > 8;
   }
-  if (v4 && plain) {
-    notes->push_back("vLLM keeps the rows of DeepSeek-V4 in 8 bits (fp8_ds_mla) unless asked otherwise; --kv-dtype fp8 plans that");
+  return rows;
+}
+
+// The name of the rows' type. Under policy vllm those of DeepSeek-V4 have the one that vLLM takes by itself; where a checkpoint has 32
+// bits, the config's type stays, and a note says what vLLM does.
+std::string kv_type_name(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes) {
+  if (arguments.policy != "vllm" || !arguments.kv_dtype.empty()) return arguments.kv_dtype;
+  client::Error error;
+  auto facts = client::sized<quire_model_info>();
+  client::check(quire_model_get_info(model, &facts, &error), error);
+  const PlainRows rows = plain_rows(model, facts);
+  if (std::string(facts.architecture).starts_with("DeepseekV4") && rows.latent) {
+    if (notes != nullptr) {
+      notes->push_back(
+          "the rows of DeepSeek-V4 are in 8 bits (fp8_ds_mla), as vLLM keeps them by itself; --kv-dtype bf16 plans the type of the config");
+    }
+    return "fp8";
   }
-  if (wide) {
+  if (rows.wide && notes != nullptr) {
     notes->push_back("vLLM computes checkpoints of 32 bits in bfloat16 unless asked otherwise; --kv-dtype bf16 plans that");
   }
+  return "";
 }
 
 }  // namespace
+
+bool keeps_types(quire_model* model, const PlanArguments& arguments) { return kv_type_name(model, arguments, nullptr).empty(); }
 
 client::Model model_of(const PlanArguments& arguments) { return client::model_of_text(text_of(arguments), arguments.config); }
 
@@ -241,7 +258,7 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   if (arguments.policy == "vllm" && plan.options.vllm.retained_tokens == 0) {
     plan.options.vllm.retained_tokens = retained_for(model, arguments);
   }
-  note_types_of_vllm(model, arguments, notes);
+  const client::KvType type = client::kv_type_of(kv_type_name(model, arguments, notes));
   if (const std::string note = drafts_note(model, arguments); notes != nullptr && !note.empty()) notes->push_back(note);
   check_against_file(arguments, plan);
   client::Error error;
@@ -272,7 +289,6 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   if (arguments.block != 0) options.block_tokens = arguments.block;
   if (arguments.kernel_block != 0) options.kernel_block_tokens = arguments.kernel_block;
   if (!arguments.state_mode.empty()) options.vllm.state_mode = state_modes().at(arguments.state_mode);
-  const client::KvType type = client::kv_type_of(arguments.kv_dtype);
   options.kv_dtype = type.dtype;
   options.kv_scales = type.scales;
   plan.point();

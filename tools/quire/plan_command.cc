@@ -155,7 +155,7 @@ void add_plan(CLI::App* app) {
     Json json = plan_report(planned, arguments->plan.concurrency);
     if (arguments->explain) json["explanation"] = why;
     if (arguments->json) return print_json(json);
-    const bool as_it_is = arguments->plan.kv_dtype.empty();
+    const bool as_it_is = keeps_types(planned.model.get(), arguments->plan);
     std::string caches = as_it_is ? client::describe(planned.model.get()) : describe_stored(planned.model.get(), config);
     if (!as_it_is && caches.starts_with("model:")) caches.replace(0, std::string("model").size(), text_of(json, "architecture"));
     std::printf("%s\n", caches.c_str());

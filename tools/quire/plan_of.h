@@ -14,6 +14,8 @@ inline constexpr uint64_t kDefaultMemory = uint64_t{80} << 30;
 
 client::Model model_of(const PlanArguments& arguments);
 
+// Whether the plan has the element types of the model; --kv-dtype and policy vllm may take others.
+bool keeps_types(quire_model* model, const PlanArguments& arguments);
 // Throws std::invalid_argument for options that contradict each other or the file, client::Failure
 // for what the library refuses. notes: may be null; what of a layer file has no part in the plan is
 // added.

@@ -164,7 +164,13 @@ TEST(Padding, StagesWithoutLayersAreUnused) {
     EXPECT_LE(config->padding_share, worst + 1e-9) << policy;
     EXPECT_TRUE(has_note(*config, "of its pages unused, which is no padding: 1 of 2 stages")) << policy;
     EXPECT_FALSE(has_note(*config, "\"unused_share\": 0.000000")) << policy;
+    if (std::string(policy) != "auto") continue;
+    char padding[64];  // the search says the same of its choice
+    std::snprintf(padding, sizeof padding, "candidates (padding %.4f %% over all stages, ", config->padding_share * 100);
+    EXPECT_TRUE(has_note(*config, padding)) << padding << config->explanation_json;
+    EXPECT_TRUE(has_note(*config, " % unused in stages without layers of a group"));
   }
+  EXPECT_FALSE(has_note(*planned(hybrid(), Options("auto", 8 * kGiB)), "over all stages"));
   EXPECT_TRUE(has_note(*planned(hybrid(), Options("auto", 8 * kGiB)), "\"unused_share\": 0.000000"));
 }
 
