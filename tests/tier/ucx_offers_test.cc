@@ -30,12 +30,14 @@ EngineOptions of(const std::vector<quire_layer>& layers, uint32_t ranks, const s
 struct Pair {
   kit::TemporaryFolder folder;
   Clock clock{true};
+  const bool waits;  // for offers that grow
   Engine prefill;
   Engine decode;
   quire_sequence_id sequence;
 
-  Pair(const std::vector<quire_layer>& layers, uint32_t from, uint32_t to, const std::string& fields = "")
-      : prefill(clock, of(layers, from, R"({"trusted": true, "listen": "127.0.0.1:0", "port_file": ")" + port() + "\"" + fields + "}"), {}),
+  Pair(const std::vector<quire_layer>& layers, uint32_t from, uint32_t to, const std::string& fields = "", bool waits_for_offers = false)
+      : waits(waits_for_offers),
+        prefill(clock, of(layers, from, R"({"trusted": true, "listen": "127.0.0.1:0", "port_file": ")" + port() + "\"" + fields + "}"), {}),
         decode(clock, reader(layers, to), {}),
         sequence(prefill.open()) {}
   std::string port() const { return folder.path() + "/port"; }
@@ -43,6 +45,7 @@ struct Pair {
     EngineOptions o = of(layers, ranks, R"({"trusted": true})");
     o.block = 16;
     o.peer = line_of(port());
+    o.waits_for_offers = waits;
     return o;
   }
   quire_offer offer(const Text& text) {
@@ -133,6 +136,41 @@ TEST(UcxOffers, EndWithTheirLease) {
   EXPECT_GT(pair.prefill.cache_stats().holds, 0U);
   pair.expect_over();
   EXPECT_EQ(pair.decode.fetch_from(offer, pair.decode.open(), text).outcome, QUIRE_FETCH_NOTHING);
+}
+
+// A prompt that is computed for longer than the lease: the reader renews it while it waits.
+TEST(UcxOffers, GrowForLongerThanTheirLease) {
+  const Text text = count_text(1, 417);
+  for (const auto& layers : {std::vector<quire_layer>{full_layer(4), window_layer(40)}, {full_layer(4), state_layer()}}) {
+    Pair pair(layers, 2, 1, R"(, "lease": "300ms")", true);
+    const quire_offer offer = pair.prefill.grow(pair.sequence, text, 416);
+    const quire_sequence_id sequence = pair.decode.open();
+    const quire_fetch_id fetch = pair.decode.begin_from(offer, sequence, text);
+    std::vector<quire_fetch_result> results;
+    const auto pass = [&](int64_t ns) {
+      timespec begin{}, now{};
+      clock_gettime(CLOCK_MONOTONIC, &begin);
+      do {
+        EXPECT_TRUE(pair.prefill.run().empty());
+        for (const quire_fetch_result& r : pair.decode.run()) results.push_back(r);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+      } while (results.empty() && (now.tv_sec - begin.tv_sec) * 1'000'000'000 + now.tv_nsec - begin.tv_nsec < ns);
+    };
+    for (int64_t tokens = 0; tokens < 416 && results.empty(); tokens += 104) {
+      pair.prefill.go_on(pair.sequence, Text(text.begin(), text.begin() + tokens));
+      pass(400'000'000);
+    }
+    EXPECT_TRUE(results.empty());
+    EXPECT_GT(pair.decode.tier().bytes_loaded, 0U);
+    pair.prefill.go_on(pair.sequence, Text(text.begin(), text.end() - 1));
+    pass(20'000'000'000);
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].fetch, fetch);
+    EXPECT_EQ(results[0].outcome, QUIRE_FETCH_DONE);
+    EXPECT_EQ(results[0].committed, 416U);
+    pair.decode.go_on(sequence, text);
+    pair.expect_over();
+  }
 }
 
 }  // namespace
