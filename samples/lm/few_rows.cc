@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "bf16.h"
 #include "lm_error.h"
 
 namespace lm {

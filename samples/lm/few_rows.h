@@ -2,7 +2,6 @@
 // is to read the weights: once, by all threads, a panel of outputs at a time.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,13 +16,6 @@ struct Panels {
   // So many inputs are summed one after another, then added to the sum of those before them.
   int64_t chunk = 0;
 };
-
-// To the nearest bf16, ties to even.
-inline uint16_t rounded(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  return static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-}
-inline float widened(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 // Rows of bf16, two inputs in 32 bits. A row of an activation may be two rows, whose products add up.
 struct PairedRows {

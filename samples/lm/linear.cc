@@ -9,6 +9,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "bf16.h"
 #include "few_rows.h"
 #include "lm_error.h"
 #include "lm_threads.h"
