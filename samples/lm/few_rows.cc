@@ -87,7 +87,8 @@ bool is_few_rows(int64_t rows) { return rows <= kMostRows; }
 void multiply_panel(const Panels& panels, int64_t panel, const PairedRows& x, float* y,
                     int64_t pitch, int64_t outputs) {
 #if defined(__x86_64__)
-  const auto* weights = reinterpret_cast<const char*>(panels.weights) + panel * x.width * kPairBytes;
+  const auto* weights =
+      reinterpret_cast<const char*>(panels.weights) + panel * x.width * kPairBytes;
   for (int64_t r = 0; r < x.rows; ++r) {
     const uint32_t* row = x.pairs.data() + r * x.parts * x.width;
     const auto multiply = x.parts == 2 ? multiply_rows<2> : multiply_rows<1>;

@@ -1,5 +1,5 @@
-// few_rows.h: products of a few rows with weights of bf16, as a decode step has them. What they cost
-// is to read the weights: once, by all threads, a panel of outputs at a time.
+// few_rows.h: products of a few rows with weights of bf16, as a decode step has them. What they
+// cost is to read the weights: once, by all threads, a panel of outputs at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace lm {
 
-// Weights as oneDNN packs them for processors that multiply bf16 (BA16a64b2a): panels of 64 outputs,
-// each with pairs of inputs one after another: [pair of inputs][64 outputs][2].
+// Weights as oneDNN packs them for processors that multiply bf16 (BA16a64b2a): panels of 64
+// outputs, each with pairs of inputs one after another: [pair of inputs][64 outputs][2].
 struct Panels {
   static constexpr int64_t kOutputs = 64;
   const uint16_t* weights = nullptr;
@@ -17,7 +17,8 @@ struct Panels {
   int64_t chunk = 0;
 };
 
-// Rows of bf16, two inputs in 32 bits. A row of an activation may be two rows, whose products add up.
+// Rows of bf16, two inputs in 32 bits. A row of an activation may be two rows, whose products add
+// up.
 struct PairedRows {
   std::vector<uint32_t> pairs;
   int64_t rows = 0;

@@ -122,7 +122,7 @@ struct Linear::Packed {
   memory::data_type type = memory::data_type::f32;
   bool is_split = false;
   std::vector<Slice> slices;  // empty until they are packed
-  int64_t chunk = 0;          // inputs that are summed together; 0 = oneDNN multiplies few rows, too
+  int64_t chunk = 0;  // inputs that are summed together; 0 = oneDNN multiplies few rows, too
 
   matmul::primitive_desc describe(const Slice& slice, int64_t rows,
                                   const memory::desc& layout) const {

@@ -14,8 +14,8 @@
 namespace lm {
 namespace {
 
-// Products follow one another with a few microseconds of other work between them; to sleep and to be
-// woken takes longer.
+// Products follow one another with a few microseconds of other work between them; to sleep and to
+// be woken takes longer.
 constexpr std::chrono::microseconds kAwake{50};
 
 uint32_t cores() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""decode_speed.py LM_DECODE FOLDER DEPTH THREADS [--peer "NAME OPTION..."]... [--python PYTHON] [--turns N] [--tokens N] [fill]
+"""decode_speed.py LM_DECODE FOLDER DEPTH THREADS [fill] [--peer "NAME OPTION..."]... [--python PYTHON] [--turns N] [--tokens N]
 
 How fast samples/lm generates at a depth, beside other engines on the same checkpoint, in one run. All are loaded, then they take turns:
 each generates some tokens in every turn, and only one runs at a time. Prints the median time of a token for each, and the median over
@@ -37,7 +37,7 @@ def main():
     parser.add_argument("threads", type=int)
     parser.add_argument("fill", nargs="?", choices=["fill"])
     parser.add_argument("--peer", action="append", default=[])
-    parser.add_argument("--ours", action="append", default=[], help="options of lm_decode; several = several engines")
+    parser.add_argument("--ours", action="append", default=[], help="options of lm_decode, or another lm_decode and its options; each is one more engine")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=8)

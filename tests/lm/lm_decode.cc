@@ -3,8 +3,9 @@
 // and the seconds they took are the answer. fill: keys and values of the depth are random numbers that the driver appends, not computed.
 #include <malloc.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -20,6 +21,8 @@ namespace {
 
 constexpr uint32_t kChunk = 512;
 constexpr uint64_t kRoom = 4096;  // tokens after the depth
+constexpr uint64_t kMost = uint64_t{1} << 20;
+constexpr int64_t kWidest = 4096;  // row of keys or values that `fill` writes
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -55,8 +58,9 @@ void fill(lm::Kv& kv, const lm::Pass& pass) {
     const int64_t heads = append.kv.num_heads;
     const int64_t width_k = append.kv.side[0].head_dim;
     const int64_t width_v = append.kv.side[1].head_dim;
-    static const std::vector<float> values = random_rows(size_t{kChunk + 1} * 4096);
-    if (heads * std::max(width_k, width_v) > 4096) throw lm::Error("fill: rows of keys are too wide");
+    static const std::vector<float> values = random_rows(static_cast<size_t>(kChunk * kWidest));
+    if (heads * std::max(width_k, width_v) > kWidest)
+      throw lm::Error("fill: a row of keys or values may have " + std::to_string(kWidest) + " elements");
     append.key = rows_of(values, pass.tokens(), heads, width_k);
     append.value = rows_of(values, pass.tokens(), heads, width_v);
     kv.stream().kv_append(append);
@@ -83,9 +87,7 @@ lm::ProductType product_type(const Options& o) {
 class Decoding {
  public:
   explicit Decoding(const Options& o)
-      : model_(lm::LoadedModel::open(o.folder, product_type(o))),
-        kv_(model_.config, settings_of(o)),
-        stepper_(kv_, *model_.family) {
+      : model_(lm::LoadedModel::open(o.folder, product_type(o))), kv_(model_.config, settings_of(o)), stepper_(kv_, *model_.family) {
     lm::set_threads(o.threads);
     kv_.allocate();
     model_.weights.load({});
@@ -149,26 +151,44 @@ class Decoding {
   lm::Live live_;
 };
 
+uint64_t number(const std::string& text, const char* name) {
+  uint64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value == 0 || value > kMost)
+    throw lm::Error(std::string(name) + " is '" + text + "', must be 1 to " + std::to_string(kMost));
+  return value;
+}
+
+Options read_options(const std::vector<std::string>& arguments) {
+  Options o;
+  o.folder = arguments[0];
+  o.depth = number(arguments[1], "DEPTH");
+  o.threads = static_cast<uint32_t>(number(arguments[2], "THREADS"));
+  for (size_t i = 3; i < arguments.size(); ++i) {
+    if (arguments[i] == "fill") {
+      o.fills = true;
+    } else if (arguments[i] == "--weights" && i + 1 < arguments.size()) {
+      o.weights = arguments[++i];
+    } else {
+      throw lm::Error("'" + arguments[i] + "' is not known");
+    }
+  }
+  return o;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Activations of a step are freed and needed again in the next one: they stay with the process.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 30);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  Options o;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 3) {
     std::fprintf(stderr, "usage: lm_decode FOLDER DEPTH THREADS [fill] [--weights TYPE]\n");
     return 2;
   }
   try {
-    o.folder = arguments[0];
-    o.depth = std::stoull(arguments[1]);
-    o.threads = static_cast<uint32_t>(std::stoul(arguments[2]));
-    for (size_t i = 3; i < arguments.size(); ++i) {
-      if (arguments[i] == "fill") o.fills = true;
-      if (arguments[i] == "--weights") o.weights = arguments.at(++i);
-    }
-    Decoding decoding(o);
+    Decoding decoding(read_options(arguments));
     std::printf("ready %llu\n", static_cast<unsigned long long>(decoding.depth()));
     std::fflush(stdout);
     for (uint64_t tokens = 0; std::cin >> tokens;) {
