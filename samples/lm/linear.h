@@ -1,7 +1,8 @@
 // linear.h: products with weights, y = x W^T + bias, by oneDNN.
 //
-// Weights are packed once into the layout that oneDNN's kernels prefer. Activations and sums are
-// fp32. Three ways of keeping the weights:
+// Weights are packed once into the layout that oneDNN's kernels prefer. A few rows, as decode steps
+// have, are multiplied by few_rows.h in that layout. Activations and sums are fp32. Three ways of
+// keeping the weights:
 // - kFp32: widened. Nothing is lost.
 // - kSplit: as bf16, for bf16 checkpoints on processors with products of bf16. An activation is the
 //   sum of two bf16 numbers, each multiplied: 16 bits of it count. Half the memory, and as fast as

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,7 +14,9 @@
 namespace lm {
 namespace {
 
-constexpr int kSpins = 2000;
+// Products follow one another with a few microseconds of other work between them; to sleep and to
+// be woken takes longer.
+constexpr std::chrono::microseconds kAwake{50};
 
 uint32_t cores() {
   cpu_set_t set;
@@ -30,16 +33,26 @@ void be_alone() {
   if (set != nullptr) set(1);
 }
 
-// Waits until the value is another one.
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waits, first awake, until the value is another one.
 uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
-  for (int i = 0; i < kSpins; ++i) {
-    const uint32_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-  }
+  const auto end = std::chrono::steady_clock::now() + kAwake;
+  do {
+    for (int i = 0; i < 16; ++i, pause()) {
+      const uint32_t now = value.load(std::memory_order_acquire);
+      if (now != old) return now;
+    }
+  } while (std::chrono::steady_clock::now() < end);
   value.wait(old, std::memory_order_acquire);
   return value.load(std::memory_order_acquire);
 }
 
+// A job waits for those who take parts of it, and for nobody who has not begun to.
 class Workers {
  public:
   explicit Workers(uint32_t threads) {
@@ -58,12 +71,13 @@ class Workers {
     part_ = &part;
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
-    working_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
     failure_ = nullptr;
+    inside_.store(0, std::memory_order_release);
     begin();
     take_parts();
-    for (uint32_t left = working_.load(std::memory_order_acquire); left != 0;)
-      left = wait_for_change(working_, left);
+    const uint32_t before = inside_.fetch_or(kClosed, std::memory_order_acq_rel);
+    for (uint32_t inside = before | kClosed; inside != kClosed;)
+      inside = wait_for_change(inside_, inside);
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -81,22 +95,37 @@ class Workers {
       if (!failure_) failure_ = std::current_exception();
     }
   }
+  bool enter() {
+    uint32_t inside = inside_.load(std::memory_order_relaxed);
+    while ((inside & kClosed) == 0) {
+      if (inside_.compare_exchange_weak(inside, inside + 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed))
+        return true;
+    }
+    return false;
+  }
+  void leave() {
+    if (inside_.fetch_sub(1, std::memory_order_release) == (kClosed | 1)) inside_.notify_one();
+  }
   void work() {
     be_alone();
     for (uint32_t round = 0;;) {
       round = wait_for_change(round_, round);
       if (is_ending_) return;
+      if (!enter()) continue;  // the job has ended
       take_parts();
-      if (working_.fetch_sub(1, std::memory_order_release) == 1) working_.notify_all();
+      leave();
     }
   }
+
+  static constexpr uint32_t kClosed = uint32_t{1} << 31;
 
   std::vector<std::thread> threads_;
   const std::function<void(int64_t)>* part_ = nullptr;
   int64_t count_ = 0;
   std::atomic<int64_t> next_{0};
   std::atomic<uint32_t> round_{0};
-  std::atomic<uint32_t> working_{0};
+  std::atomic<uint32_t> inside_{kClosed};  // who take parts; kClosed: no other may begin to
   std::atomic<bool> is_ending_{false};
   std::mutex mutex_;
   std::exception_ptr failure_;

@@ -1,5 +1,5 @@
-// lm_threads.h: the threads that products run on. They wait without spinning for long, so that they
-// leave the cores to the threads of quire's driver, and the other way round.
+// lm_threads.h: the threads that products run on. They wait awake for microseconds only, so that
+// they leave the cores to the threads of quire's driver, and the other way round.
 #pragma once
 
 #include <cstdint>

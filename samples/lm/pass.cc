@@ -1,29 +1,37 @@
 #include "pass.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "bf16.h"
+#include "linear.h"
 #include "lm_error.h"
 
 namespace lm {
 namespace {
 
 constexpr quire_dtype kFp32{QUIRE_DTYPE_FLOAT, 32, 1};
+constexpr quire_dtype kBf16{QUIRE_DTYPE_BFLOAT, 16, 1};
 
-// A dense tensor over floats of this engine. Ops write only what they call out.
-quire_tensor dense(const float* data, std::initializer_list<int64_t> shape) {
+// A dense tensor over memory of this engine. Ops write only what they call out.
+quire_tensor dense(const void* data, quire_dtype dtype, std::initializer_list<int64_t> shape) {
   quire_tensor t{};
-  t.data = const_cast<float*>(data);
-  t.dtype = kFp32;
+  t.data = const_cast<void*>(data);
+  t.dtype = dtype;
   t.device_type = QUIRE_DEVICE_CPU;
   t.ndim = static_cast<int32_t>(shape.size());
   size_t i = 0;
   for (const int64_t extent : shape) t.shape[i++] = extent;
-  int64_t stride = sizeof(float);
+  int64_t stride = dtype.bits / 8;
   while (i-- > 0) {
     t.stride[i] = stride;
     stride *= t.shape[i];
   }
   return t;
+}
+
+quire_tensor dense(const float* data, std::initializer_list<int64_t> shape) {
+  return dense(data, kFp32, shape);
 }
 
 quire_tensor heads_of(const Matrix& m, int64_t width) {
@@ -33,6 +41,10 @@ quire_tensor rows_of(const Matrix& m) { return dense(m.data.data(), {m.rows, m.w
 quire_tensor vector_of(std::span<const float> v) {
   if (v.empty()) return {};
   return dense(v.data(), {static_cast<int64_t>(v.size())});
+}
+
+bool is_bf16(const quire_paged_kv& kv) {
+  return kv.dtype.code == kBf16.code && kv.dtype.bits == kBf16.bits;
 }
 
 }  // namespace
@@ -118,13 +130,31 @@ Matrix Pass::attend_in(const quire_layer& layer, const Matrix& query, const Matr
   Matrix out(query.rows, query.width / width_k * width_v);
   op.kv = kv;
   op.batch = &batch;
-  op.query = heads_of(query, width_k);
-  op.out = heads_of(out, width_v);
   op.scale = how.scale;
   op.sink_logits = how.sinks;
+  if (has_bf16_products() && is_bf16(kv)) {
+    attend_bf16(op, query, width_k, out, width_v);
+    return out;
+  }
+  op.query = heads_of(query, width_k);
+  op.out = heads_of(out, width_v);
   kv_.stream().attention(op);
   kv_.stream().synchronize();
   return out;
+}
+
+// Keys and values of bf16 on processors that multiply bf16: queries of bf16 make products of it,
+// which are several times as fast.
+void Pass::attend_bf16(quire_attention op, const Matrix& query, int64_t width_k, Matrix& out,
+                       int64_t width_v) const {
+  std::vector<uint16_t> narrow(query.data.size());
+  std::vector<uint16_t> result(out.data.size());
+  std::transform(query.data.begin(), query.data.end(), narrow.begin(), rounded);
+  op.query = dense(narrow.data(), kBf16, {query.rows, query.width / width_k, width_k});
+  op.out = dense(result.data(), kBf16, {out.rows, out.width / width_v, width_v});
+  kv_.stream().attention(op);
+  kv_.stream().synchronize();
+  std::transform(result.begin(), result.end(), out.data.begin(), widened);
 }
 
 quire_paged_state Pass::state(const quire_layer& layer, uint32_t tensor) const {

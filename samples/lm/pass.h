@@ -87,6 +87,8 @@ class Pass {
  private:
   Matrix attend_in(const quire_layer& layer, const Matrix& query, const Matrix& key,
                    const Matrix* value, const Attend& how) const;
+  void attend_bf16(quire_attention op, const Matrix& query, int64_t width_k, Matrix& out,
+                   int64_t width_v) const;
   const quire_batch& batch_of(uint32_t group) const { return batches_[group]; }
   quire_paged_state state(const quire_layer& layer, uint32_t tensor) const;
   void make_wrong();
