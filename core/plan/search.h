@@ -44,9 +44,10 @@ struct SearchLimits {
 // any waste, so that they can be added. In a small pool the sequence of reference is smaller:
 // the memory holds kLeastSequences of it.
 struct SearchCandidate {
-  uint64_t page_bytes = 0;        // of the widest stage
-  double padding_share = 0;       // of the worst group, in stages that have layers of it
-  double unused_share = 0;        // of the pages of the group that uses fewest: in stages that have no layer of it
+  uint64_t page_bytes = 0;   // of the widest stage
+  double padding_share = 0;  // of the worst group, in stages that have layers of it
+  // Of the pages of the group that uses fewest: in stages that have no layer of it.
+  double unused_share = 0;
   double waste_share = 0;         // what costs: of the worst group, both together
   uint64_t tail_bytes = 0;        // expected in partly filled blocks and pages of one sequence
   uint64_t checkpoint_bytes = 0;  // of one boundary of all states

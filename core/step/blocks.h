@@ -73,7 +73,9 @@ class Blocks {
   // Giving back. What steps in flight may use is fenced.
   void release(PartIndex head) { pool_.unref(head, steps_.newest_id()); }  // one reference
   // One reference of a sequence none of whose rows in flight uses the block.
-  void release_passed(PartIndex head) { pool_.unref(head, pool_.refs(head) == 1 ? 0 : steps_.newest_id()); }
+  void release_passed(PartIndex head) {  //
+    pool_.unref(head, pool_.refs(head) == 1 ? 0 : steps_.newest_id());
+  }
   void drop_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
   // The tail first. passed: no row in flight uses them.
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first, bool passed = false);

@@ -8,13 +8,13 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMostComing = 256;              // keys in one look-up
-constexpr int64_t kSoonest = 1'000'000;          // ns between look-ups
-constexpr int64_t kLatest = 50'000'000;          // the same
-constexpr int64_t kShare = 16;                   // of the time since something came
-constexpr int64_t kMostSilence = 1'000'000'000;  // ns: of a peer that is asked
-constexpr int64_t kLease = 30'000'000'000;       // ns
-constexpr int64_t kRenewal = kLease / 3;
+constexpr size_t kMostComing = 256;                // keys in one look-up
+constexpr int64_t kSoonestLook = 1'000'000;        // ns between look-ups
+constexpr int64_t kLatestLook = 50'000'000;        // the same
+constexpr int64_t kQuietShare = 16;                // of the time since something came
+constexpr int64_t kMostSilence = 1'000'000'000;    // ns: of a peer that is asked
+constexpr int64_t kLeaseOfOffer = 30'000'000'000;  // ns
+constexpr int64_t kRenewal = kLeaseOfOffer / 3;
 constexpr int32_t kComingPriority = 20;
 
 }  // namespace
@@ -69,7 +69,7 @@ void Awaiting::ask(uint32_t index, Fetch* fetch) {
   if (f.coming.empty()) return;
   const int64_t now = state_.now();
   if (f.coming_slot != kNone || now < f.ask_at) return;
-  f.ask_at = now + kSoonest;
+  f.ask_at = now + kSoonestLook;
   if (state_.transfers->is_full()) return;
   const uint32_t slot = state_.transfers->open();
   Transfer& t = state_.transfers->at(slot);
@@ -102,7 +102,7 @@ void Awaiting::ask(uint32_t index, Fetch* fetch) {
   ticket.priority = kComingPriority;
   ticket.num_keys = n;
   ticket.sizes = t.sizes.data();
-  ticket.lease_ns = kLease;
+  ticket.lease_ns = kLeaseOfOffer;
   ticket.deadline_ns = std::min(f.deadline, now + kMostSilence);
   state_.ticket_runs.clear();
   const Submitted submitted = state_.submit(slot, ticket);
@@ -132,7 +132,7 @@ void Awaiting::ended(uint32_t slot, const quire_completion& end, Fetch* fetch) {
   f.coming_slot = kNone;
   state_.close(slot);
   if (any && take(&f)) f.came_at = now;
-  f.ask_at = now + std::clamp((now - f.came_at) / kShare, kSoonest, kLatest);
+  f.ask_at = now + std::clamp((now - f.came_at) / kQuietShare, kSoonestLook, kLatestLook);
   if (!has_offer && !is_busy) {
     if (end.code == QUIRE_DEADLINE_EXCEEDED) f.late |= 1U << f.peer_tier;
     if (end.code != QUIRE_OK) tier.failed(now, Tier::What::kLookup);

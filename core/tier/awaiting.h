@@ -1,6 +1,6 @@
-// Records of an offer that grows, which its owner does not have yet. A fetch has begun its load, and
-// asks the owner again until it has them. What describes the offer is looked up with them: while
-// that is there, they will come.
+// Records of an offer that grows, which its owner does not have yet. A fetch has begun its load,
+// and asks the owner again until it has them. What describes the offer is looked up with them:
+// while that is there, they will come.
 #pragma once
 
 #include "core/tier/arrivals.h"

@@ -16,7 +16,15 @@ namespace quire {
 
 // kMeeting: what a peer says of an offer that grows is read, before its records are waited for.
 // kAsking: it has ended, and a peer is asked why nothing came of its offer.
-enum class FetchPhase : uint8_t { kFree, kLooking, kLookingAgain, kMeeting, kPreparing, kLoading, kAsking };
+enum class FetchPhase : uint8_t {
+  kFree,
+  kLooking,
+  kLookingAgain,
+  kMeeting,
+  kPreparing,
+  kLoading,
+  kAsking,
+};
 
 // How the bytes of a record come.
 enum class LoadWay : uint8_t {

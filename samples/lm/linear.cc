@@ -204,7 +204,7 @@ struct Linear::Packed {
            });
   }
 
-  // A row has to come out the same beside many others, which oneDNN multiplies. The order in which
+  // A row has to come out the same together with many others, which oneDNN multiplies. The order in which
   // it sums is its own affair: finds the one that gives equal results, if there is one.
   void find_order() {
     if (!has_panels()) return;

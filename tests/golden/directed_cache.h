@@ -1,5 +1,6 @@
-// A live cache whose steps are directed row by row: what makes the worst of the guaranteed number. It reserves, commits and aborts through
-// the C ABI; that nothing was refused, and pages in use, are all that it sees.
+// A live cache whose steps are directed row by row: what makes the worst of the guaranteed number.
+// It reserves, commits and aborts through the C ABI; that nothing was refused, and pages in use,
+// are all that it sees.
 #pragma once
 
 #include <quire/quire.h>
@@ -28,14 +29,17 @@ class DirectedCache {
   // Shares nothing with any other. flags: QUIRE_SEQUENCE_*. Its number.
   size_t begin(uint32_t flags = 0);
   void finish(size_t sequence);
-  // One step of these rows, none of which has no tokens. Chunks may stop where states are kept. False: an entry was refused.
+  // One step of these rows, none of which has no tokens. Chunks may stop where states are kept.
+  // False: an entry was refused.
   bool reserve(std::span<const Row> rows);
-  void commit();                                // the oldest step
-  void settle();                                // all of them
-  void forget();                                // what no sequence has; nothing is in flight
-  void abort(size_t steps);                     // the newest ones
-  bool fill(size_t sequence, uint64_t tokens);  // to so many tokens, all committed, the longest chunks first
-  // Pages in use if the sequence, alone in a step, gets so many tokens more; the null page included. 0: refused.
+  void commit();             // the oldest step
+  void settle();             // all of them
+  void forget();             // what no sequence has; nothing is in flight
+  void abort(size_t steps);  // the newest ones
+  // To so many tokens, all committed, the longest chunks first.
+  bool fill(size_t sequence, uint64_t tokens);
+  // Pages in use if the sequence, alone in a step, gets so many tokens more; the null page
+  // included. 0: refused.
   uint64_t pages_with(size_t sequence, uint32_t tokens);
 
   uint32_t depth() const { return depth_; }
@@ -43,7 +47,9 @@ class DirectedCache {
   size_t in_flight() const { return flying_.size(); }
   bool flies(size_t sequence) const { return sequences_[sequence].in_flight > 0; }
   uint64_t length(size_t sequence) const { return sequences_[sequence].reserved; }
-  uint64_t tokens_in_flight(size_t sequence) const { return sequences_[sequence].reserved - sequences_[sequence].known; }
+  uint64_t tokens_in_flight(size_t sequence) const {  //
+    return sequences_[sequence].reserved - sequences_[sequence].known;
+  }
   uint64_t pages();  // in use, the null page included
   void verify();
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """decode_speed.py LM_DECODE FOLDER DEPTH THREADS [fill] [--peer "NAME OPTION..."]... [--python PYTHON] [--turns N] [--tokens N]
 
-How fast samples/lm generates at a depth, beside other engines on the same checkpoint, in one run. All are loaded, then they take turns:
+How fast samples/lm generates at a depth, and other engines on the same checkpoint, in one run. All are loaded, then they take turns:
 each generates some tokens in every turn, and only one runs at a time. Prints the median time of a token for each, and the median over
 turns of its time relative to that of this engine: above 1 this engine is faster. Peers: see decode_peer.py, which also makes a checkpoint.
 LM_DECODE is build/release/tests/lm_decode. PYTHON is an interpreter that has the packages of the peers.

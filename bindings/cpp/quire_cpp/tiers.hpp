@@ -26,7 +26,8 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
     return detail::get<quire_fetch_id>(quire_fetch_begin, get(), sequence, symbols.data(), uint64_t{symbols.size()}, deadline_ns);
   }
   // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token; with
-  // QUIRE_PEER_GROWS it waits for what is missing. Errors: those of begin_fetch, INVALID_ARGUMENT, OUT_OF_RANGE (tier), FAILED_PRECONDITION
+  // QUIRE_PEER_GROWS it waits for what is missing. Errors: those of begin_fetch, INVALID_ARGUMENT,
+  // OUT_OF_RANGE (tier), FAILED_PRECONDITION
   // (no QUIRE_TIER_PEERS).
   Returned<quire_fetch_id> begin_fetch_from(const quire_peer& peer, quire_sequence_id sequence,  //
                                             std::span<const quire_symbol> symbols,               //
