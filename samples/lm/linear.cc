@@ -204,8 +204,8 @@ struct Linear::Packed {
            });
   }
 
-  // A row has to come out the same together with many others, which oneDNN multiplies. The order in which
-  // it sums is its own affair: finds the one that gives equal results, if there is one.
+  // A row has to come out the same together with many others, which oneDNN multiplies. The order in
+  // which it sums is its own affair: finds the one that gives equal results, if there is one.
   void find_order() {
     if (!has_panels()) return;
     Matrix x(kProbeRows, inputs);
