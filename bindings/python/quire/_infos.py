@@ -361,7 +361,10 @@ class Capacity(Info):
     - guaranteed: Sequences of `tokens` tokens. As long as no more than these are live, no entry is
       refused for lack of room: in any order of prefill, decoding and ends. It counts
       the worst alignment of blocks in pages, separate pages for every sequence, and
-      full chunks in all steps in flight.
+      full chunks in all steps in flight. They begin without a hit and without
+      full_tokens. A sequence that ended is live until the steps that were in flight are
+      done. With QUIRE_CACHE_STATES_IN_PLACE, and if it is one sequence, an entry may
+      have to wait for a commit.
     - decoding: Sequences that are started one after the other and decode a token in every step,
       with step_depth steps in flight, until all of them have `tokens` tokens.
     - resident: Sequences that are computed to `tokens` tokens one after the other, and then wait,
