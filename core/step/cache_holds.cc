@@ -25,7 +25,7 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
   if (q == kNone) return not_live(id);
   const Sequence& s = m.sequences.at(q);
   if (s.loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
-  if (m.states.overwrites_current(q)) {
+  if (m.states.overwrites_current(q) && (resume == 0 || resume == end)) {
     return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes its state in place; commit that step first");
   }
   if (first > end || end > s.committed) {

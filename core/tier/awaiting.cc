@@ -12,7 +12,6 @@ constexpr size_t kMostComing = 256;                // keys in one look-up
 constexpr int64_t kSoonestLook = 1'000'000;        // ns between look-ups
 constexpr int64_t kLatestLook = 50'000'000;        // the same
 constexpr int64_t kQuietShare = 16;                // of the time since something came
-constexpr int64_t kMostSilence = 1'000'000'000;    // ns: of a peer that is asked
 constexpr int64_t kLeaseOfOffer = 30'000'000'000;  // ns
 constexpr int64_t kRenewal = kLeaseOfOffer / 3;
 constexpr int32_t kComingPriority = 20;
@@ -48,6 +47,7 @@ void Awaiting::begin(uint64_t boundary, Fetch* fetch) const {
       return true;
     });
   }
+  f.awaits = true;
   f.came_at = f.ask_at = state_.now();
   f.renew_at = later(f.ask_at, static_cast<double>(kRenewal));
 }
@@ -66,17 +66,18 @@ void Awaiting::each(const Fetch& f, Visit visit) const {
 
 void Awaiting::ask(uint32_t index, Fetch* fetch) {
   Fetch& f = *fetch;
-  if (f.coming.empty()) return;
+  if (!f.awaits) return;
   const int64_t now = state_.now();
   if (f.coming_slot != kNone || now < f.ask_at) return;
   f.ask_at = now + kSoonestLook;
-  if (state_.transfers->is_full()) return;
+  if (state_.transfers->is_full() || (f.coming.empty() && f.slots.empty())) return;
   const uint32_t slot = state_.transfers->open();
   Transfer& t = state_.transfers->at(slot);
   t.kind = TransferKind::kComing;
   t.tier = f.peer_tier;
   t.owner = index;
   uint32_t n = 0;
+  const bool renews = now >= f.renew_at;
   try {
     t.keys.clear();
     const auto add = [&](const RecordKey& key) {
@@ -86,11 +87,10 @@ void Awaiting::ask(uint32_t index, Fetch* fetch) {
     };
     add(description_key());
     each(f, [&](uint32_t source, uint64_t end) { add(f.table->find(source, end)->key); });
-    if (now >= f.renew_at) {  // what came is a part of an offer that must not end yet
+    if (renews) {  // what came is a part of an offer that must not end yet
       for (const WantedRecord& record : f.table->records()) {
         if (record.size != 0 && record.tier == f.peer_tier) add(record.key);
       }
-      f.renew_at = now + kRenewal;
     }
     t.sizes.assign(n, 0);
   } catch (...) {
@@ -106,13 +106,16 @@ void Awaiting::ask(uint32_t index, Fetch* fetch) {
   ticket.deadline_ns = std::min(f.deadline, now + kMostSilence);
   state_.ticket_runs.clear();
   const Submitted submitted = state_.submit(slot, ticket);
-  if (submitted == Submitted::kYes) f.coming_slot = slot;
+  if (submitted == Submitted::kYes) {
+    f.coming_slot = slot;
+    if (renews) f.renew_at = now + kRenewal;
+  }
   if (submitted != Submitted::kFailed) return;
   f.peer_failed = true;
   lose(&f);
 }
 
-void Awaiting::ended(uint32_t slot, const quire_completion& end, Fetch* fetch) {
+bool Awaiting::ended(uint32_t slot, const quire_completion& end, Fetch* fetch) {
   Transfer& t = state_.transfers->at(slot);
   Fetch& f = *fetch;
   Tier& tier = *state_.tiers[t.tier];
@@ -128,17 +131,17 @@ void Awaiting::ended(uint32_t slot, const quire_completion& end, Fetch* fetch) {
     });
   }
   const bool has_offer = end.code == QUIRE_OK && t.sizes[0] != 0;
-  const bool is_busy = end.code == QUIRE_RESOURCE_EXHAUSTED;
+  const bool is_late = end.code == QUIRE_DEADLINE_EXCEEDED;
+  const bool is_busy = end.code == QUIRE_RESOURCE_EXHAUSTED || (is_late && f.landed_at > t.begun);  // or its answer waits after bytes
   f.coming_slot = kNone;
   state_.close(slot);
   if (any && take(&f)) f.came_at = now;
   f.ask_at = now + std::clamp((now - f.came_at) / kQuietShare, kSoonestLook, kLatestLook);
-  if (!has_offer && !is_busy) {
-    if (end.code == QUIRE_DEADLINE_EXCEEDED) f.late |= 1U << f.peer_tier;
-    if (end.code != QUIRE_OK) tier.failed(now, Tier::What::kLookup);
-    f.peer_failed = true;
-    lose(&f);
-  }
+  if (has_offer || is_busy) return true;
+  if (end.code != QUIRE_OK) tier.failed(now, Tier::What::kLookup);
+  f.peer_failed = true;
+  lose(&f);
+  return !is_late;
 }
 
 bool Awaiting::take(Fetch* f) const {

@@ -18,10 +18,12 @@ class Awaiting {
   uint64_t boundary(const Fetch& f) const;
   // Before its load begins: whoever may be the writer is asked.
   void begin(uint64_t boundary, Fetch* f) const;
-  // Asks if that is due. index: of the fetch.
+  // Asks if that is due; when all was announced, whether the peer is still there. index: of the
+  // fetch.
   void ask(uint32_t index, Fetch* f);
-  // The end of what was asked; its slot is closed. What came is pending now.
-  void ended(uint32_t slot, const quire_completion& end, Fetch* f);
+  // The end of what was asked; its slot is closed. What came is pending now. False: the peer says
+  // nothing, neither answers nor bytes.
+  bool ended(uint32_t slot, const quire_completion& end, Fetch* f);
   // They will not come.
   void lose(Fetch* f) const;
   // Nobody waits for the answer any more.

@@ -26,6 +26,9 @@ enum class FetchPhase : uint8_t {
   kAsking,
 };
 
+// Of a peer that is asked for an offer that grows: then it is given up.
+inline constexpr int64_t kMostSilence = 1'000'000'000;  // ns
+
 // How the bytes of a record come.
 enum class LoadWay : uint8_t {
   kInPlace,  // into the pool, if it is arranged as ours are
@@ -60,6 +63,7 @@ struct Fetch {
   bool is_cut = false;         // a load may not be as long as what could be fetched
   bool lacks_answers = false;  // look-ups: one ended by its deadline
   bool is_growing = false;     // the peer's offer: what is missing is waited for
+  bool awaits = false;         // this load does so
   bool has_met = false;        // what the peer says of its offer is known
   uint32_t unasked = 0;        // bits of tiers that were full
   uint32_t asked = 0;          // bits of tiers whose answers are to come
@@ -112,7 +116,9 @@ struct Fetch {
   std::vector<Coming> coming;
   uint32_t coming_slot = kNone;  // of the look-up that asks for them
   int64_t ask_at = 0;            // when the next one is due
-  int64_t came_at = 0;           // something of the offer, last
+  int64_t growing_until = 0;     // the deadline of all loads that wait
+  int64_t came_at = 0;           // something of the offer, last: it was announced
+  int64_t landed_at = 0;         // the same: its bytes were here
   int64_t renew_at = 0;          // the leases of what came
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;

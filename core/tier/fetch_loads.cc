@@ -139,7 +139,7 @@ void Fetches::start_loads(uint32_t index) {
     const std::vector<uint32_t>& own = sources.sets(g)[0];
     f.table->each_needed(sources.part_of(own[0]), f.have[g], f.boundary, [&](uint64_t end) {
       std::span<const uint32_t> set = f.table->set_at(g, end);
-      if (set.empty() && f.is_growing) {
+      if (set.empty() && f.awaits) {
         f.coming.push_back({g, end});
         return true;
       }
@@ -269,6 +269,7 @@ void Fetches::landed(uint32_t slot, const LoadEnd& end) noexcept {
       tier.stats.bytes_loaded += t.bytes;
       f.bytes_here += t.bytes;
       f.bytes_of[t.tier] += t.bytes;
+      if (t.tier == f.peer_tier) f.landed_at = state_.now();
       f.elapsed_of[t.tier] = state_.now() - f.loading_since;
     } else if (end.code != QUIRE_OK) {
       f.late |= end.code == QUIRE_DEADLINE_EXCEEDED ? 1u << t.tier : 0;

@@ -231,9 +231,11 @@ void Fetches::choose(uint32_t index) {
   Fetch& f = fetches_[index];
   if (const uint64_t boundary = awaiting_.boundary(f); boundary > 0) {
     if (!f.has_met) return meet(index);
+    f.fair = f.deadline = f.growing_until;
     awaiting_.begin(boundary, &f);
     return start(index, boundary);
   }
+  f.awaits = false;
   uint64_t best = 0;
   double most = 0;
   bool any = false;
@@ -276,8 +278,9 @@ void Fetches::meet(uint32_t index) {
   Fetch& f = fetches_[index];
   f.phase = Phase::kMeeting;
   f.ending = {};
-  if (!f.has_deadline) f.deadline = later(state_.now(), worth_.growing_ns(f, f.peer_end));
-  f.fair = std::max(f.fair, f.deadline);
+  const int64_t now = state_.now();
+  f.growing_until = f.has_deadline ? f.deadline : later(now, worth_.growing_ns(f, f.peer_end));
+  if (!f.has_deadline) f.deadline = std::max(f.fair, now + 2 * kMostSilence);  // for two questions
   if (!questions_.move_on(index, &f)) met(index);
 }
 
@@ -285,6 +288,7 @@ void Fetches::met(uint32_t index) {
   Fetch& f = fetches_[index];
   f.has_met = true;
   f.is_growing = f.ending.fits;
+  if (!f.has_deadline) f.deadline = f.fair;
   choose(index);
 }
 

@@ -81,7 +81,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.unasked = f.asked = f.late = 0;
   f.load = StepId(0);
   f.is_growing = peer.is_growing;
-  f.has_met = false;
+  f.has_met = f.awaits = false;
   f.coming.clear();
   f.coming_slot = kNone;
   f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = f.lacks_answers = false;
@@ -181,7 +181,7 @@ int64_t Fetches::next_deadline() const {
   for (const Fetch& f : fetches_) {
     if (f.phase == Phase::kFree) continue;
     next = std::min({next, f.deadline, worth_.too_slow_at(f)});
-    if (!f.coming.empty() && f.coming_slot == kNone) next = std::min(next, f.ask_at);
+    if (f.awaits && f.phase == Phase::kLoading && f.coming_slot == kNone) next = std::min(next, f.ask_at);
   }
   return next;
 }
@@ -292,7 +292,7 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
-    if (f.is_growing && t == f.peer_tier) continue;  // its time is that of computing
+    if (f.awaits && t == f.peer_tier) continue;  // its time is that of computing
     state_.tiers[t]->saw_load(f.bytes_of[t], f.elapsed_of[t]);
   }
   if (state_.now() >= f.fair) count_late(state_, f.late);
@@ -310,7 +310,7 @@ void Fetches::go_on(uint32_t index, uint64_t committed) {
   f.committed = f.hit = f.full_hit = f.position = committed;
   f.load = StepId(0);
   f.phase = Phase::kLooking;
-  f.asks_others = f.is_far = f.lacks_answers = false;
+  f.asks_others = f.is_far = f.lacks_answers = f.awaits = false;
   for (size_t t = 0; t < f.bytes_of.size(); ++t) f.bytes_before[t] += f.bytes_of[t];
   f.bytes_of.assign(f.bytes_of.size(), 0);
   f.elapsed_of.assign(f.elapsed_of.size(), 0);
@@ -336,7 +336,7 @@ void Fetches::ended(uint32_t slot, const quire_completion& end) noexcept {
   if (state_.transfers->at(slot).kind == TransferKind::kComing) {
     if (index == kNone || is_stopping_) return state_.close(slot);
     return guarded(index, [&] {
-      awaiting_.ended(slot, end, &fetches_[index]);
+      if (!awaiting_.ended(slot, end, &fetches_[index])) return give_up(index, QUIRE_FETCH_LATE);
       submit_pending(index);
     });
   }

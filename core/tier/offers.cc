@@ -58,23 +58,26 @@ Status Offers::choose_end(SequenceId sequence, uint64_t end_token, Offer* offer,
               static_cast<unsigned long long>(info.committed), of);
 }
 
-Status Offers::measure(Record* record) {
+Status Offers::measure(uint64_t end_token, Record* record) {
   const TierPart& part = state_.plan->parts()[record->part];
-  if (!describe_record(state_, record->range, record->names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {
-    if (part.is_state || part.live.everything()) {
-      return fail(QUIRE_FAILED_PRECONDITION, "sequence: %s at token %llu is not there",
-                  part.is_state ? "the state" : "a block of the unit that ends", static_cast<unsigned long long>(record->range.end));
+  const auto end = static_cast<unsigned long long>(record->range.end);
+  const bool is_there = describe_record(state_, record->range, record->names, part, Clipping::kHoles, &header_, &runs_, &ids_);
+  if (part.is_state && !is_there) return fail(QUIRE_FAILED_PRECONDITION, "sequence: the state at token %llu is not there", end);
+  if (!is_there) header_.stretches = {};
+  for (const BlockStretch& planned : state_.plan->stretches(part, record->range.end)) {
+    for (uint64_t b = planned.first; b < planned.end && !part.is_state; ++b) {
+      const bool is_needed =
+          part.live.everything() || (b + 1) * part.block_tokens > part.live.tail_begin(end_token) || b * part.block_tokens < part.live.sink;
+      const bool has = std::any_of(header_.stretches.begin(), header_.stretches.end(),
+                                   [b](const BlockStretch& stretch) { return stretch.first <= b && b < stretch.end; });
+      if (is_needed && !has) {
+        return fail(QUIRE_FAILED_PRECONDITION, "sequence: a block of the unit that ends at token %llu is not there", end);
+      }
     }
-    record->range.hold = 0;  // resuming at the end needs nothing of it
-    record->header_bytes = record->bytes = 0;
-    return {};
   }
-  if (part.live.everything() && header_.stretches != state_.plan->stretches(part, record->range.end)) {
-    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a block before token %llu is not there",
-                static_cast<unsigned long long>(record->range.end));
-  }
-  record->header_bytes = header_bytes(header_.shape, header_.num_blocks());
-  record->bytes = record->header_bytes + header_.payload_bytes();
+  if (!is_there) record->range.hold = 0;
+  record->header_bytes = is_there ? header_bytes(header_.shape, header_.num_blocks()) : 0;
+  record->bytes = is_there ? record->header_bytes + header_.payload_bytes() : 0;
   return {};
 }
 
@@ -139,17 +142,16 @@ Status Offers::hold_all(SequenceId sequence, Offer* offer) {
   auto hold = state_.cache->hold_begin(sequence, 0, offer->end_token);
   if (!hold.ok()) return hold.take_status();
   offer->holds.push_back(*hold);
+  offer->held_tokens = offer->end_token;
   const uint64_t mark = state_.mark_streams();
   for (Record& record : offer->records) {
     record.range.hold = *hold;
     record.mark = mark;
-    QUIRE_RETURN_IF_ERROR(measure(&record));
+    QUIRE_RETURN_IF_ERROR(measure(offer->end_token, &record));
   }
   std::erase_if(offer->records, [](const Record& record) { return record.range.hold == 0; });
   offer->num_held = offer->records.size();
-  if (!offer->records.empty()) return {};
-  return fail(QUIRE_FAILED_PRECONDITION, "sequence: nothing that resuming at token %llu needs is there",
-              static_cast<unsigned long long>(offer->end_token));
+  return {};
 }
 
 Status Offers::grow(Offer* offer) {
@@ -157,21 +159,22 @@ Status Offers::grow(Offer* offer) {
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(offer->sequence, &info));
   std::vector<Record>& records = offer->records;
   size_t to = offer->num_held;
-  while (to < records.size() && records[to].range.end <= info.committed) ++to;
+  // What drafts wrote ahead of a chunk may be written again by the next one.
+  const auto final_at = [&](uint64_t end) { return end == offer->end_token ? end : end + state_.plan->look_ahead(); };
+  while (to < records.size() && final_at(records[to].range.end) <= info.committed) ++to;
   if (to == offer->num_held) return {};
   const uint64_t first = records[offer->num_held].range.first, end = records[to - 1].range.end;
   auto hold = state_.cache->hold_begin(offer->sequence, first, end, offer->end_token);
   if (!hold.ok()) return {};      // a step writes a state in place, a load is in progress, or all holds exist: the next call tries again
   offer->holds.push_back(*hold);  // there is room
+  offer->held_tokens = end;
   const uint64_t mark = state_.mark_streams();
   for (; offer->num_held < to; ++offer->num_held) {
     Record& record = records[offer->num_held];
     record.range.hold = *hold;
     record.range.hold_first = first;
     record.mark = mark;
-    QUIRE_RETURN_IF_ERROR(measure(&record));
-    // Its reader waits for it.
-    if (record.range.hold == 0) return fail(QUIRE_FAILED_PRECONDITION, "sequence: what resuming at its end needs has gone");
+    QUIRE_RETURN_IF_ERROR(measure(offer->end_token, &record));
   }
   return {};
 }
@@ -203,6 +206,7 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
   QUIRE_RETURN_IF_ERROR(random_bytes(offer->handle));
   offer->tier = t;
   offer->sequence = sequence;
+  offer->grew = grows;
   const auto end_holds = [&] {
     for (const quire_hold_id hold : offer->holds) (void)state_.cache->hold_end(hold);
   };
@@ -213,6 +217,10 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
       added = fail(QUIRE_UNIMPLEMENTED, "end_token: the connector takes no object that is long enough to describe an offer that grows");
     }
     if (added.ok() && !grows) added = hold_all(sequence, offer.get());
+    if (added.ok() && offer->records.empty()) {
+      added = fail(QUIRE_FAILED_PRECONDITION, "sequence: resuming at token %llu needs nothing of it",
+                   static_cast<unsigned long long>(offer->end_token));
+    }
     if (added.ok()) place_headers(offer.get());
     by_ticket_.reserve(by_ticket_.size() + offer->records.size() + 1);
     offer->tickets.reserve(offer->records.size() + 1);
@@ -243,9 +251,10 @@ Result<quire_offer> Offers::begin(SequenceId sequence, std::span<const quire_sym
 Status Offers::info(const OfferHandle& handle, quire_offer_info* info) const {
   const Offer* const offer = find(handle);
   if (offer == nullptr) return fail(QUIRE_NOT_FOUND, "handle: no such offer, or it has ended");
-  info->is_ready = offer->is_complete() || (offer->is_described && offer->grows()) ? 1 : 0;
+  info->is_ready = offer->is_complete() || (offer->is_described && offer->grew) ? 1 : 0;
   info->num_records = offer->records.size();
-  info->num_tokens = offer->is_complete() ? offer->end_token : offer->records[std::min(offer->next, offer->records.size() - 1)].range.first;
+  const uint64_t before = offer->records[std::min(offer->next, offer->records.size() - 1)].range.first;
+  info->num_tokens = offer->is_complete() ? offer->end_token : std::min(before, offer->held_tokens);
   return {};
 }
 

@@ -63,6 +63,8 @@ class Offers {
     uint32_t tier = 0;
     SequenceId sequence;  // it grows with
     uint64_t end_token = 0;
+    bool grew = false;         // it did not have all of it when it began
+    uint64_t held_tokens = 0;  // of the sequence
     uint64_t bytes = 0;
     std::vector<quire_hold_id> holds;
     std::vector<Record> records;     // by their ends
@@ -88,8 +90,9 @@ class Offers {
   Status plan_records(SequenceId sequence, std::span<const quire_symbol> symbols, bool grows,  //
                       Offer* offer);
   void place_headers(Offer* offer) const;
-  // What the sequence has of a record. Errors: FAILED_PRECONDITION (it is needed and not there).
-  Status measure(Record* record);
+  // What the sequence has of a record. Errors: FAILED_PRECONDITION (resuming at `end_token` needs
+  // more of it).
+  Status measure(uint64_t end_token, Record* record);
   // Of an offer that does not grow.
   Status hold_all(SequenceId sequence, Offer* offer);
   // What was committed since. Errors: it can never be complete.

@@ -13,7 +13,9 @@ constexpr int32_t kQuestionPriority = 15;
 }  // namespace
 
 bool Questions::is_due(const Fetch& f, quire_fetch_outcome outcome, uint64_t committed) const {
-  if (f.peer_tier == kNone || f.peer_failed || f.has_met || f.is_doomed || f.is_cancelled || state_.now() >= f.deadline) return false;
+  if (f.peer_tier == kNone || f.peer_failed || (f.has_met && !f.has_refused_blocks) || f.is_doomed || f.is_cancelled ||
+      state_.now() >= f.deadline)
+    return false;
   if (std::max({committed, f.committed, f.hit}) >= std::min(f.peer_end, f.longest)) return false;
   const bool has_come = f.bytes_of[f.peer_tier] + f.bytes_before[f.peer_tier] > 0;
   return outcome == QUIRE_FETCH_NOTHING || outcome == QUIRE_FETCH_FAILED || (outcome == QUIRE_FETCH_DONE && !has_come);
@@ -38,7 +40,7 @@ Submitted Questions::submit(uint32_t index, Fetch* f) {
   quire_ticket ticket{};
   ticket.kind = QUIRE_TICKET_LOOKUP;
   ticket.priority = kQuestionPriority;
-  ticket.deadline_ns = f->deadline;
+  ticket.deadline_ns = f->phase == FetchPhase::kMeeting ? std::min(f->deadline, state_.now() + kMostSilence) : f->deadline;
   state_.ticket_runs.clear();
   try {
     t.name_keys(f->peer_key);

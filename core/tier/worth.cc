@@ -60,7 +60,7 @@ double Worth::growing_ns(const Fetch& f, uint64_t boundary) const {
 
 // Of the whole load, as it goes: what would take longer than computing is given up early enough.
 int64_t Worth::too_slow_at(const Fetch& f) const {
-  if (f.phase != FetchPhase::kLoading || !is_known() || f.bytes_wanted == 0 || f.is_growing) return INT64_MAX;
+  if (f.phase != FetchPhase::kLoading || !is_known() || f.bytes_wanted == 0 || f.awaits) return INT64_MAX;
   const double part = static_cast<double>(f.bytes_here) / static_cast<double>(f.bytes_wanted);
   return later(f.loading_since, std::max(static_cast<double>(f.patience), kWorth * compute_ns(f, f.boundary) * part));
 }

@@ -74,6 +74,8 @@ void first_token(benchmark::State& state) {
   if (mkdtemp(folder) == nullptr || pipe(to) != 0 || pipe(from) != 0) return state.SkipWithError("no pipes");
   const std::string port_file = std::string(folder) + "/port";
   const pid_t child = fork();  // before this process has threads
+  close(child == 0 ? to[1] : to[0]);
+  close(child == 0 ? from[0] : from[1]);
   if (child == 0) {
     prefill(port_file, to[0], from[1]);
     _exit(0);
@@ -120,7 +122,8 @@ void first_token(benchmark::State& state) {
   waitpid(child, nullptr, 0);
   unlink(port_file.c_str());
   rmdir(folder);
-  for (const int fd : {to[0], to[1], from[0], from[1]}) close(fd);
+  close(to[1]);
+  close(from[0]);
   state.counters["of_prefill"] = median(grows);
   state.counters["after_prefill"] = median(after);
   state.counters["prefill_s"] = median(computing);

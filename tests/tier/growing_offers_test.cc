@@ -239,6 +239,28 @@ TEST(GrowingOffers, OfPeersThatSayNothingAreGivenUp) {
   both.expect_nothing_left();
 }
 
+// The same while the last bytes are on their way: what may still be written is quarantined.
+TEST(GrowingOffers, OfPeersThatStopWhileTheySendAreGivenUp) {
+  Both both(of({full_layer(), window_layer(40)}), of({full_layer(), window_layer(40)}), 640);
+  both.begin(30'000 * kMillisecond);
+  both.compute_to(300);
+  both.pass();
+  both.store.set_script([](const SeenTicket& seen, Fate* fate) {
+    fate->held = seen.ticket.kind == QUIRE_TICKET_LOAD || seen.ticket.num_keys == 1;
+    fate->deaf = seen.ticket.kind == QUIRE_TICKET_LOAD;
+  });
+  both.compute_to(640);
+  both.pass(900);
+  EXPECT_TRUE(both.results.empty());
+  both.pass(300);
+  EXPECT_EQ(both.result().outcome, QUIRE_FETCH_LATE);
+  EXPECT_GT(both.decode.stats().quarantined, 0U);
+  both.store.set_script(nullptr);
+  both.store.release_all();
+  both.prefill.finish(both.source);
+  both.expect_nothing_left();
+}
+
 TEST(GrowingOffers, AreWaitedForUntilTheDeadline) {
   for (const double ns_per_token : {0.0, 1e6}) {
     for (const int64_t deadline : {int64_t{0}, 100 * kMillisecond}) {
@@ -317,6 +339,7 @@ TEST(GrowingOffers, LongerThanALoadComeInSeveral) {
   EngineOptions o = of({full_layer(), latent_layer()});
   EngineOptions other = o;
   other.max_load_tokens = 192;
+  other.ns_per_token = 2e5;  // a twentieth of a part is 2 ms, and chunks take 40 here
   Both both(o, other, 640);
   both.begin();
   for (uint64_t at = 100; at < 640; at += 100) {
@@ -384,6 +407,15 @@ TEST(GrowingOffers, AreRefusedWhereTheyCannotBe) {
   both.pass(4);
   EXPECT_EQ(both.prefill.offered(offer), UINT64_MAX);
   both.expect_nothing_left();
+  // The same of a block of a window. Of an offer that does not grow that is said at once.
+  Both windows(of({full_layer(), window_layer(40)}), of({full_layer()}), 640);
+  offer = windows.prefill.grow(windows.source, windows.text, 320);
+  windows.compute_to(330);
+  windows.pass(4);
+  EXPECT_EQ(windows.prefill.offered(offer), UINT64_MAX);
+  EXPECT_EQ(windows.prefill.try_offer(windows.source, windows.text, &offer, &message, 0, 320), QUIRE_FAILED_PRECONDITION);
+  EXPECT_NE(message.find("a block of the unit that ends at token 320"), std::string::npos) << message;
+  windows.expect_nothing_left();
   // A connector of short objects: the records fit, and the description does with a short name only.
   FakeStoreOptions tiny = peers();
   tiny.max_object_bytes = 4096 + 16 * 3 * 8;

@@ -82,7 +82,7 @@ uint64_t need_of(const Workload& work) {
   for (uint64_t least = one.pages_needed; most - least > 1;) {
     o.pages = (least + most) / 2;
     Engine engine(clock, o, {});
-    (serve(work, &engine) ? most : least) = o.pages;
+    (engine.config() != nullptr && serve(work, &engine) ? most : least) = o.pages;
   }
   return most;
 }

@@ -203,10 +203,12 @@ typedef struct quire_offer_info {
  *
  * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
  * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
- * units that were committed since the last call. Call it after every commit; keep the sequence,
- * and compute nothing beyond end_token, until num_tokens of quire_offer_get_info is end_token. An
- * offer whose sequence ends or is preempted earlier is withdrawn. Of an offer that does not grow
- * the sequence may go on, or finish, at once.
+ * units that were committed since the last call. Call it after every commit, and more often while
+ * num_tokens of quire_offer_get_info lags: a call computes checksums of some 16 MiB. Keep the
+ * sequence, and compute nothing beyond end_token, until num_tokens is end_token. It may be
+ * preempted, and must compute the same symbols again then. An offer whose sequence ends earlier, or
+ * goes beyond its end, is withdrawn. Of an offer that does not grow the sequence may go on, or
+ * finish, at once.
  * - symbols[num_symbols]: borrowed; those that the sequence has or will compute, at least end_token
  *   and those that drafts read ahead of it. The bytes are found under these symbols, so computing
  *   others would give wrong answers elsewhere.
@@ -220,9 +222,9 @@ typedef struct quire_offer_info {
  * on when is_ready of quire_offer_get_info is 1.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols,
- * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; a load of the sequence
- * is in progress; nothing is committed that far, or the state there is not kept),
- * RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (bytes that the host
+ * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is committed,
+ * and end_token is 0; of an offer that does not grow: a load of the sequence is in progress, or the
+ * state or a block of a window at its end is not there), RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (bytes that the host
  * cannot address; a connector that registers regions; one that grows, through a connector whose
  * objects are too short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
@@ -265,9 +267,9 @@ typedef struct quire_peer {
  *
  * With QUIRE_PEER_GROWS the load begins at once, with room for all of the prompt, and records come
  * as the peer adds them. The peer is asked again after a sixteenth of the time since something came
- * last, 1 to 50 ms. If it does not answer for a second, or its offer has ended, the fetch ends with
- * what came. deadline_ns 0: twice the time to compute the prompt and 1 s, or 60 s without
- * ns_per_token. Progress is not judged, since it is that of the other process. Such a fetch is one
+ * last, 1 to 50 ms. If it neither answers nor sends for a second, or its offer has ended, the fetch
+ * ends with what came. deadline_ns 0: the first look-up has the time of any fetch; then twice the
+ * time to compute the prompt and 1 s, or 60 s without ns_per_token. Progress is not judged, since it is that of the other process. Such a fetch is one
  * of max_loads for as long.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier),
