@@ -49,7 +49,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) void multiply_ro
         all[p][i] = begin == 0 ? sum[p][i] : _mm512_add_ps(all[p][i], sum[p][i]);
     }
   }
-  for (int i = 0; i < 4 && 16 * i < outputs; ++i) {
+  for (int64_t i = 0; i < 4 && 16 * i < outputs; ++i) {
     const int64_t left = outputs - 16 * i;
     const auto mask = static_cast<__mmask16>(left >= 16 ? 0xffffU : (1U << left) - 1U);
     const __m512 sum = kParts == 2 ? _mm512_add_ps(all[0][i], all[kParts - 1][i]) : all[0][i];

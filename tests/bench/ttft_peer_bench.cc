@@ -109,7 +109,7 @@ void first_token(benchmark::State& state) {
   };
   std::vector<double> grows, after, computing;
   alone();  // warms up
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     for (int round = 0; round < kRounds; ++round) {
       const double computes = alone();
       computing.push_back(computes);

@@ -259,7 +259,7 @@ void each_element(const quire_state_view& view, std::byte* base, int32_t lowered
 }
 
 uint64_t element(uint64_t hash, uint32_t layer, uint64_t tensor, uint64_t index) {
-  return mix(mix(hash, layer * 8 + tensor + 1000), index);
+  return mix(mix(hash, uint64_t{layer} * 8 + tensor + 1000), index);
 }
 
 }  // namespace
