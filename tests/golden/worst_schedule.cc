@@ -96,7 +96,8 @@ class Worst {
   // is left of these with one more.
   void choose() {
     std::vector<Point> hull;
-    for (const auto& [k, point] : points_) {
+    for (const auto& entry : points_) {
+      const Point& point = entry.second;
       if (!hull.empty() && point.pages <= hull.back().pages) continue;
       const auto flat = [&](const Point& a, const Point& b) {
         return (point.pages - b.pages) * (b.in_flight - a.in_flight) >= (b.pages - a.pages) * (point.in_flight - b.in_flight);
