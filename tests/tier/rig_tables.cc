@@ -73,4 +73,9 @@ void Engine::upload(quire_step step, quire_sequence_id sequence) {
   }
 }
 
+void Engine::verify() const {
+  quire_error err = QUIRE_INIT(quire_error);
+  EXPECT_EQ(cache_ == nullptr ? QUIRE_OK : quire_cache_verify(cache_.get(), &err), QUIRE_OK) << err.message;
+}
+
 }  // namespace quire::test

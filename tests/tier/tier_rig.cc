@@ -493,10 +493,4 @@ quire_sequence_info Engine::info(quire_sequence_id sequence) const {
   return s;
 }
 
-void Engine::verify() const {
-  if (cache_ == nullptr) return;
-  quire_error err = QUIRE_INIT(quire_error);
-  EXPECT_EQ(quire_cache_verify(cache_.get(), &err), QUIRE_OK) << err.message;
-}
-
 }  // namespace quire::test
