@@ -17,11 +17,10 @@ enum stage { WAITING, PREFILLING, OFFERED, DECODING, ANSWERED };
 typedef unsigned long long number;
 typedef struct worker {
   wire wire;
-  number slots; /* 0 = it has not greeted yet */
-  number open;  /* requests that it has */
-  double heard; /* when it said something */
-  int is_late;  /* it gets no more until it does so again */
-  int is_decode;
+  number slots;           /* 0 = it has not greeted yet */
+  number open;            /* requests that it has */
+  double heard;           /* when it said something */
+  int is_decode, is_late; /* late: it gets no more until it says something again */
 } worker;
 
 typedef struct request {
