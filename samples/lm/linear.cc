@@ -88,7 +88,7 @@ class HugeBytes {
     constexpr size_t kHuge = size_t{2} << 20;
     constexpr size_t kLine = 64;
     const size_t alignment = bytes >= kHuge ? kHuge : kLine;
-    at_.reset(std::aligned_alloc(alignment, (bytes + kLine - 1) / kLine * kLine));
+    at_.reset(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
     if (at_ == nullptr) throw std::bad_alloc();
     // A wish; what the kernel makes of it changes the speed only.
     if (bytes >= kHuge) ::madvise(at_.get(), bytes / kHuge * kHuge, MADV_HUGEPAGE);
