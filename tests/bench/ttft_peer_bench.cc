@@ -4,12 +4,12 @@
 //   after_prefill: the same, where the offer begins when the prompt is complete.
 //   prefill_s: seconds of computing alone.
 #include <benchmark/benchmark.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -69,10 +69,9 @@ void prefill(const std::string& port_file, int in, int out) {
 }
 
 void first_token(benchmark::State& state) {
-  char folder[] = "/tmp/quire_ttft.XXXXXX";
   int to[2], from[2];
-  if (mkdtemp(folder) == nullptr || pipe(to) != 0 || pipe(from) != 0) return state.SkipWithError("no pipes");
-  const std::string port_file = std::string(folder) + "/port";
+  if (pipe(to) != 0 || pipe(from) != 0) return state.SkipWithError("no pipes");
+  const std::string port_file = std::filesystem::temp_directory_path() / ("quire-ttft-" + std::to_string(getpid()));
   const pid_t child = fork();  // before this process has threads
   close(child == 0 ? to[1] : to[0]);
   close(child == 0 ? from[0] : from[1]);
@@ -121,7 +120,6 @@ void first_token(benchmark::State& state) {
   put(to[1], Way::kEnd);
   waitpid(child, nullptr, 0);
   unlink(port_file.c_str());
-  rmdir(folder);
   close(to[1]);
   close(from[0]);
   state.counters["of_prefill"] = median(grows);

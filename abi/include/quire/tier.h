@@ -224,8 +224,8 @@ typedef struct quire_offer_info {
  * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols,
  * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is committed,
  * and end_token is 0; of an offer that does not grow: a load of the sequence is in progress, or the
- * state or a block of a window at its end is not there), RESOURCE_EXHAUSTED (max_store_bytes, holds,
- * 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a connector that registers
+ * state or a block of a window at its end is not there), RESOURCE_EXHAUSTED (max_store_bytes,
+ * holds, 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a connector that registers
  * regions; one that grows, through a connector whose objects are too short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
@@ -269,8 +269,8 @@ typedef struct quire_peer {
  * as the peer adds them. The peer is asked again after a sixteenth of the time since something came
  * last, 1 to 50 ms. If it neither answers nor sends for a second, or its offer has ended, the fetch
  * ends with what came. deadline_ns 0: the first look-up has the time of any fetch; then twice the
- * time to compute the prompt and 1 s, or 60 s without ns_per_token. Progress is not judged, since it
- * is that of the other process. Such a fetch is one of max_loads for as long.
+ * time to compute the prompt and 1 s, or 60 s without ns_per_token. Progress is not judged, since
+ * it is that of the other process. Such a fetch is one of max_loads for as long.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier),
  * FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
