@@ -221,12 +221,13 @@ typedef struct quire_offer_info {
  * quire_tiers_run prepares the offer, after the kernels that are queued by then. It can be passed
  * on when is_ready of quire_offer_get_info is 1.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols,
- * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is committed,
- * and end_token is 0; of an offer that does not grow: a load of the sequence is in progress, or the
- * state or a block of a window at its end is not there), RESOURCE_EXHAUSTED (max_store_bytes,
- * holds, 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a connector that registers
- * regions; one that grows, through a connector whose objects are too short for its description). */
+ * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few
+ * symbols, end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is
+ * committed, and end_token is 0; of an offer that does not grow: a load of the sequence is in
+ * progress, or the state or a block of a window at its end is not there), RESOURCE_EXHAUSTED
+ * (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a
+ * connector that registers regions; one that grows, through a connector whose objects are too
+ * short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        uint64_t end_token, uint32_t tier, quire_offer *out,
