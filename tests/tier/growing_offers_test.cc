@@ -73,21 +73,9 @@ struct Both {
   }
 };
 
-std::vector<std::vector<quire_layer>> kinds() {
-  return {
-      {full_layer(), full_layer()},
-      {full_layer(), window_layer(40)},
-      {full_layer(), window_layer(100, 20)},
-      {full_layer(), chunked_layer(96)},
-      {latent_layer(), latent_layer()},
-      {full_layer(4), state_layer()},
-      {full_layer(4), cut_state_layer(), window_layer(30), state_layer()},
-  };
-}
-
 TEST(GrowingOffers, ComeWhileTheyAreComputed) {
   size_t turn = 0;
-  for (const std::vector<quire_layer>& layers : kinds()) {
+  for (const std::vector<quire_layer>& layers : offered_kinds()) {
     for (const auto& [from, to] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 4U}}) {
       for (const uint64_t chunk : {uint64_t{48}, uint64_t{128}, uint64_t{200}}) {
         const uint64_t tokens = turn % 2 == 0 ? 640 : 416;
@@ -129,7 +117,7 @@ TEST(GrowingOffers, ComeWhileTheyAreComputed) {
 
 // A reader may come at any time, also when everything is there.
 TEST(GrowingOffers, AreFoundWheneverTheReaderComes) {
-  for (const std::vector<quire_layer>& layers : kinds()) {
+  for (const std::vector<quire_layer>& layers : offered_kinds()) {
     for (const uint64_t begins : {uint64_t{0}, uint64_t{100}, uint64_t{320}}) {
       Both both(of(layers), of(layers), 320);
       both.compute_to(40);
@@ -150,7 +138,7 @@ TEST(GrowingOffers, AreFoundWheneverTheReaderComes) {
 
 // What was committed is not asked for again: the sequence begins with a hit, and is preempted on its way.
 TEST(GrowingOffers, FollowHitsAndPreemption) {
-  for (const std::vector<quire_layer>& layers : kinds()) {
+  for (const std::vector<quire_layer>& layers : offered_kinds()) {
     EngineOptions o = of(layers);
     o.keep = QUIRE_KEEP_EVERY;
     Both both(o, of(layers), 640);

@@ -246,7 +246,8 @@ bool grow_once(Clock& clock, const Case& c, const Text& text, int64_t after, boo
   return any;
 }
 
-TEST(TierMemory, EveryAllocationOfAnOfferThatGrowsFails) {
+// once: as offer_once.
+void fail_every_allocation(bool (*once)(Clock&, const Case&, const Text&, int64_t, bool)) {
   ASSERT_TRUE(is_registered());
   for (const Case& c : {cases()[0], cases()[1]}) {
     for (const bool for_ever : {false, true}) {
@@ -254,27 +255,16 @@ TEST(TierMemory, EveryAllocationOfAnOfferThatGrowsFails) {
       Clock clock;
       const Text text = count_text(1, 300);
       int64_t after = 0;
-      while (grow_once(clock, c, text, after, for_ever) && !::testing::Test::HasFailure()) after += kStep;
+      while (once(clock, c, text, after, for_ever) && !::testing::Test::HasFailure()) after += kStep;
       EXPECT_GT(after, 10);
-      if (HasFailure()) FAIL() << "allocation " << after;
+      if (::testing::Test::HasFailure()) FAIL() << "allocation " << after;
     }
   }
 }
 
-TEST(TierMemory, EveryAllocationOfAnOfferFails) {
-  ASSERT_TRUE(is_registered());
-  for (const Case& c : {cases()[0], cases()[1]}) {
-    for (const bool for_ever : {false, true}) {
-      SCOPED_TRACE(std::string(c.name) + (for_ever ? ", all from one on" : ""));
-      Clock clock;
-      const Text text = count_text(1, 300);
-      int64_t after = 0;
-      while (offer_once(clock, c, text, after, for_ever) && !::testing::Test::HasFailure()) after += kStep;
-      EXPECT_GT(after, 10);
-      if (HasFailure()) FAIL() << "allocation " << after;
-    }
-  }
-}
+TEST(TierMemory, EveryAllocationOfAnOfferThatGrowsFails) { fail_every_allocation(grow_once); }
+
+TEST(TierMemory, EveryAllocationOfAnOfferFails) { fail_every_allocation(offer_once); }
 
 // One save, or one restore, in which memory is short. The same works afterwards.
 bool save_once(Engine& engine, quire_sequence_id sequence, const Text& text, const std::vector<uint8_t>& expected, int64_t after,

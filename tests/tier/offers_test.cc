@@ -16,18 +16,6 @@ EngineOptions of(std::vector<quire_layer> layers) {
   return o;
 }
 
-std::vector<std::vector<quire_layer>> kinds() {
-  return {
-      {full_layer(), full_layer()},
-      {full_layer(), window_layer(40)},
-      {full_layer(), window_layer(100, 20)},
-      {full_layer(), chunked_layer(96)},
-      {latent_layer(), latent_layer()},
-      {full_layer(4), state_layer()},
-      {full_layer(4), cut_state_layer(), window_layer(30), state_layer()},
-  };
-}
-
 // An engine that prefills, and what it offers.
 struct Prefill {
   Engine engine;
@@ -50,7 +38,7 @@ FakeStoreOptions peers() {
 TEST(Offers, ComeWholeWhateverBothAre) {
   const std::vector<std::string> orders = {"", "BPJKHTD", "BJPKTHD"};
   size_t turn = 0;
-  for (const std::vector<quire_layer>& layers : kinds()) {
+  for (const std::vector<quire_layer>& layers : offered_kinds()) {
     for (const uint32_t from : {1U, 2U, 4U}) {
       for (const uint32_t to : {1U, 2U, 4U}) {
         for (const uint64_t tokens : {uint64_t{32}, uint64_t{64}, uint64_t{320}, uint64_t{416}, uint64_t{640}}) {
@@ -92,7 +80,7 @@ TEST(Offers, ComeWholeWhateverBothAre) {
 
 // What was offered stays as it was: the store compares it when it ends.
 TEST(Offers, AreReadAfterTheSequenceHasGone) {
-  for (const std::vector<quire_layer>& layers : kinds()) {
+  for (const std::vector<quire_layer>& layers : offered_kinds()) {
     for (const bool goes_on : {false, true}) {
       Clock clock;
       FakeStore store(peers());

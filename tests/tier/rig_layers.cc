@@ -90,4 +90,16 @@ std::vector<quire_layer> any_layers(std::mt19937_64& random) {
   return layers;
 }
 
+std::vector<std::vector<quire_layer>> offered_kinds() {
+  return {
+      {full_layer(), full_layer()},
+      {full_layer(), window_layer(40)},
+      {full_layer(), window_layer(100, 20)},
+      {full_layer(), chunked_layer(96)},
+      {latent_layer(), latent_layer()},
+      {full_layer(4), state_layer()},
+      {full_layer(4), cut_state_layer(), window_layer(30), state_layer()},
+  };
+}
+
 }  // namespace quire::test

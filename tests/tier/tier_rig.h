@@ -91,6 +91,8 @@ quire_layer cut_state_layer();
 quire_layer latent_layer();
 // One to three of all kinds, of a random size each.
 std::vector<quire_layer> any_layers(std::mt19937_64& random);
+// Models whose sequences are offered: of each kind of layers.
+std::vector<std::vector<quire_layer>> offered_kinds();
 
 // The environment's, or another number.
 uint64_t number_of(const char* variable, uint64_t otherwise);
