@@ -288,6 +288,7 @@ void Fetches::give_up(uint32_t index, quire_fetch_outcome outcome) {
 
 void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   Fetch& f = fetches_[index];
+  awaiting_.stop(&f);
   uint64_t committed = 0;
   const Status ended = state_.cache->load_end(f.load, f.lost.failures(), &committed);
   if (!ended.ok()) return finish(index, QUIRE_FETCH_FAILED, 0);  // it was there a moment ago: a bug, but nothing hangs
