@@ -249,6 +249,31 @@ TEST(GrowingOffers, OfPeersThatStopWhileTheySendAreGivenUp) {
   both.expect_nothing_left();
 }
 
+// When everything was announced it is still asked whether the offer is there. A load that ends meanwhile does not wait for the answer, and
+// the answer is nobody's.
+TEST(GrowingOffers, EndWhileAQuestionIsOnItsWay) {
+  Both both(of({full_layer(), window_layer(40)}), of({full_layer(), window_layer(40)}), 640);
+  both.begin(30'000 * kMillisecond);
+  both.compute_to(300);
+  both.pass();
+  both.store.set_script([](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind == QUIRE_TICKET_LOOKUP && seen.ticket.num_keys == 1) fate->held = fate->deaf = true;
+    if (seen.ticket.kind == QUIRE_TICKET_LOAD) fate->delay_ns = 20 * kMillisecond;
+  });
+  both.compute_to(640);
+  both.pass(100);
+  EXPECT_EQ(both.result().outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(both.result().committed, 640U);
+  EXPECT_EQ(both.store.num_in_flight(), 1U);  // the question
+  both.store.set_script(nullptr);
+  both.store.release_all();
+  both.pass(10);
+  EXPECT_EQ(both.results.size(), 1U);
+  EXPECT_EQ(both.decode.stats().fetches_in_progress, 0U);
+  both.prefill.finish(both.source);
+  both.expect_nothing_left();
+}
+
 TEST(GrowingOffers, AreWaitedForUntilTheDeadline) {
   for (const double ns_per_token : {0.0, 1e6}) {
     for (const int64_t deadline : {int64_t{0}, 100 * kMillisecond}) {
