@@ -279,9 +279,6 @@ stage_asan() {
   tests asan -E "$others" "${repeat[@]}"
 }
 stage_tsan() {
-  # Its preset keeps UCX's hooks of memory functions away: threads call them that the sanitizer takes for ended.
-  # ThreadSanitizer does not see how libzmq's threads wait for each other.
-  local -x TSAN_OPTIONS="${TSAN_OPTIONS:-} suppressions=$PWD/tests/zmq/libzmq.supp"
   build tsan -DQUIRE_ONE_THREAD=$one_thread && tests tsan -E "$alone" "${repeat[@]}"
 }
 stage_mutants() { mutants --rotate 5; }
