@@ -1,8 +1,8 @@
 // transfer/ttft/peer/: the time from a request to its last computed token, where another process computes all of the prompt but its end and
 // offers it from the beginning, against the time in which that process alone computes the whole prompt. Both in turn, one thread each.
 //   of_prefill: the median over rounds of that ratio.
-//   after_prefill: the same, where the offer begins when the prompt is complete.
-//   prefill_s: seconds of computing alone.
+//   after_prefill: the same, where the offer begins when the prompt is complete, in the first round only.
+//   prefill_s: seconds of computing alone. A round is three of these.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,9 +22,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kTokens = 32769;
-constexpr int kRounds = 3;
+constexpr size_t kFew = 2049;  // to warm up
+constexpr int kRounds = 2;
 
-enum class Way : char { kAlone, kGrows, kAfter, kEnd };
+enum class Way : char { kWarm, kAlone, kGrows, kAfter, kEnd };
 
 HybridOptions options_of() {
   HybridOptions options;
@@ -51,18 +52,19 @@ void prefill(const std::string& port_file, int in, int out) {
   engine.open_tier({"ucx", R"({"trusted": true, "listen": "127.0.0.1:0", "lease": "60s", "port_file": ")" + port_file + "\"}", 0, true});
   put(out, 'r');
   for (Way way = get<Way>(in); way != Way::kEnd; way = get<Way>(in)) {
-    const HybridEngine::Prompt prompt = hybrid_prompt(1, kTokens);
+    const bool alone = way == Way::kWarm || way == Way::kAlone;
+    const HybridEngine::Prompt prompt = hybrid_prompt(1, way == Way::kWarm ? kFew : kTokens);
     const HybridEngine::Prompt most(prompt.begin(), prompt.end() - 1);
     engine.forget();
     const auto begin = Clock::now();
     const quire_sequence_id sequence = engine.open();
     quire_offer offer{};
     if (way == Way::kGrows) put(out, offer = engine.offer(sequence, prompt, kTokens - 1));
-    engine.compute(sequence, way == Way::kAlone ? prompt : most);
+    engine.compute(sequence, alone ? prompt : most);
     if (way == Way::kAfter) offer = engine.offer(sequence, prompt, kTokens - 1);
-    if (way != Way::kAlone) engine.complete(offer);
+    if (!alone) engine.complete(offer);
     if (way == Way::kAfter) put(out, offer);
-    if (way == Way::kAlone) put(out, std::chrono::duration<double>(Clock::now() - begin).count());
+    if (alone) put(out, std::chrono::duration<double>(Clock::now() - begin).count());
     engine.finish(sequence);
     while (engine.tiers_stats().offers_in_progress > 0) engine.run_tiers_once();
   }
@@ -102,18 +104,18 @@ void first_token(benchmark::State& state) {
     engine.finish(sequence);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  const auto alone = [&] {
-    put(to[1], Way::kAlone);
+  const auto alone = [&](Way way) {
+    put(to[1], way);
     return get<double>(from[0]);
   };
   std::vector<double> grows, after, computing;
-  alone();  // warms up
+  alone(Way::kWarm);
   while (state.KeepRunning()) {
     for (int round = 0; round < kRounds; ++round) {
-      const double computes = alone();
+      const double computes = alone(Way::kAlone);
       computing.push_back(computes);
       grows.push_back(answer(Way::kGrows) / computes);
-      after.push_back(answer(Way::kAfter) / computes);
+      if (round == 0) after.push_back(answer(Way::kAfter) / computes);
     }
     state.SetIterationTime(median(computing));
   }

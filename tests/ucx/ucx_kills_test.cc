@@ -48,7 +48,7 @@ TEST_P(UcxKills, AnOwnerThatDiesIsNoticed) {
   Client reader(ucx_subject(), ucx_config());
   std::vector<double> times, times_dead;
   uint64_t loaded = 0, lost = 0;
-  for (uint64_t round = 0; round < kills(50) && !HasFailure(); ++round) {
+  for (uint64_t round = 0; round < kills(20) && !HasFailure(); ++round) {
     OwnerProcess owner(kObjects, kBytes);
     Loads loads(owner);
     ASSERT_EQ(reader.submit(loads.batch), kObjects);
@@ -83,7 +83,7 @@ TEST_P(UcxKills, AReaderThatDiesLeavesNothing) {
   Rng rng(seed());
   Owner short_leases(", \"lease\": \"600ms\""), long_leases(", \"lease\": \"60s\"");
   std::vector<double> times;
-  for (uint64_t round = 0; round < kills(50) && !HasFailure(); ++round) {
+  for (uint64_t round = 0; round < kills(20) && !HasFailure(); ++round) {
     const bool cancels = round % 2 == 0;
     Owner& owner = cancels ? long_leases : short_leases;
     std::vector<uint64_t> tickets;

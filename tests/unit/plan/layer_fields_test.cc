@@ -16,6 +16,12 @@ namespace {
 using plans::Options;
 
 constexpr uint32_t kLayers = 6;
+// Sanitizers take ten times as long: there the changed layer is in one place only.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+const std::vector<uint32_t> kPlaces = {1};
+#else
+const std::vector<uint32_t> kPlaces = {0, 1, kLayers - 1};
+#endif
 
 struct Change {
   const char* field;
@@ -192,7 +198,7 @@ TEST(LayerFields, AChangedFieldOfOneLayerNeverChangesWhatAnyLayerKeeps) {
       quire_layer changed = plain;
       change.apply(&changed);
       for (const bool mixed : {false, true}) {
-        for (const uint32_t at : {0u, 1u, kLayers - 1}) {
+        for (const uint32_t at : kPlaces) {
           SCOPED_TRACE(std::string(kind) + (mixed ? " and full, " : ", ") + change.field + " of layer " + std::to_string(at));
           check_policies(layers_of(plain, mixed, changed, at), &planned, &parted);
         }
@@ -200,8 +206,8 @@ TEST(LayerFields, AChangedFieldOfOneLayerNeverChangesWhatAnyLayerKeeps) {
     }
   }
   std::printf("%u plans, %u of several groups\n", planned, parted);
-  EXPECT_GT(planned, 5000u);
-  EXPECT_GT(parted, 1000u);
+  EXPECT_GT(planned, 1700 * kPlaces.size());
+  EXPECT_GT(parted, 330 * kPlaces.size());
 }
 
 // The case that returned wrong content: windows of one size, one of them with more tokens that stay.
