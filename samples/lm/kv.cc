@@ -32,11 +32,16 @@ quire_dtype kv_dtype(const ModelConfig& config, const std::string& dtype) {
   return stated == "float32" ? kFp32 : stated == "float16" ? kFp16 : kBf16;
 }
 
+// The CPU driver reads short pages a tenth sooner where the tokens of a head lie together.
+const quire_str kHeadsFirst = quire::text("BPJKHTD");
+
 quire_plan_options plan_options(const ModelConfig& config, const KvSettings& settings) {
   auto options = quire::make<quire_plan_options>();
   options.kv_dtype = kv_dtype(config, settings.dtype);
   if (settings.dtype == "fp32" || settings.dtype == "auto") options.state_dtype = kFp32;
   options.policy = quire::text(settings.policy);
+  options.preferred_layouts = &kHeadsFirst;
+  options.num_preferred_layouts = 1;
   options.memory_bytes = &settings.pool_bytes;
   options.num_memory_bytes = settings.pages == 0 ? 1 : 0;
   options.num_pages = settings.pages;

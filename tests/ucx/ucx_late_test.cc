@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "plugins/ucx/ucx_transport.h"
@@ -24,6 +26,13 @@ constexpr uint8_t kPattern = 0xa5;
 
 double milliseconds(Clock::duration span) { return std::chrono::duration<double, std::milli>(span).count(); }
 uint64_t late_bytes(const Bytes& bytes) { return bytes.size() - static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), kPattern)); }
+
+// How long an owner is stopped. QUIRE_STOPS, with any value, asks for a tenth of a second to a minute instead of milliseconds.
+std::chrono::milliseconds stop_of(uint64_t round) {
+  constexpr int kTimes[] = {100, 1000, 10'000, 60'000};
+  const char* const given = std::getenv("QUIRE_STOPS");  // NOLINT(concurrency-mt-unsafe)
+  return std::chrono::milliseconds(given != nullptr ? kTimes[round % std::size(kTimes)] : 0);
+}
 
 class UcxLate : public UcxWays {};
 QUIRE_UCX_WAYS(UcxLate);
@@ -55,6 +64,7 @@ TEST_P(UcxLate, NothingIsWrittenLateWhenAStoppedOwnerGoesOn) {
     }
     beyond.push_back(static_cast<double>(clock_now() - deadline) / 1e6);
     for (Bytes& slot : slots) std::fill(slot.begin(), slot.end(), kPattern);
+    std::this_thread::sleep_for(stop_of(round));
     owner.go_on();
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     for (const Bytes& slot : slots) EXPECT_EQ(late_bytes(slot), 0u);
