@@ -24,6 +24,8 @@ FakeStoreOptions peers() {
 
 Text first(const Text& text, uint64_t tokens) { return Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)); }
 
+uint64_t look_ahead(const EngineOptions& o) { return o.layers.back().look_ahead; }  // of drafts, which are the last layers
+
 // Two engines: one computes a prompt in chunks and offers it from its beginning, the other one fetches it meanwhile.
 struct Both {
   Clock clock;
@@ -39,7 +41,7 @@ struct Both {
   std::vector<quire_fetch_result> results;
 
   Both(const EngineOptions& from, const EngineOptions& to, uint64_t tokens)
-      : prefill(clock, from, {&store}), decode(clock, to, {&store}), text(count_text(1, tokens + 1)), end(tokens) {}
+      : prefill(clock, from, {&store}), decode(clock, to, {&store}), text(count_text(1, tokens + 1 + look_ahead(from))), end(tokens) {}
 
   void begin(int64_t deadline_ns = 0) {
     offer = prefill.grow(source, text, end);
@@ -111,6 +113,36 @@ TEST(GrowingOffers, ComeWhileTheyAreComputed) {
         both.expect_nothing_left();
         if (HasFailure()) return;
       }
+    }
+  }
+}
+
+// Rows of drafts are final when the tokens that follow are committed.
+TEST(GrowingOffers, LeaveOutRowsOfDraftsThatAreNotFinal) {
+  for (const uint32_t ahead : {1U, 3U}) {
+    for (const bool has_states : {false, true}) {
+      SCOPED_TRACE(std::to_string(ahead) + " tokens ahead" + (has_states ? ", states" : ""));
+      constexpr uint64_t kEnd = 512;
+      EngineOptions from = of({full_layer(), window_layer(40), full_layer()});
+      if (has_states) from.layers[1] = state_layer();
+      from.layers[2].flags = QUIRE_LAYER_DRAFT;
+      from.layers[2].look_ahead = ahead;
+      from.pages = 700;
+      EngineOptions to = from;
+      from.guesses_before = kEnd;
+      Both both(from, to, kEnd);
+      both.begin();
+      for (uint64_t at = 128; at < kEnd; at += 128) {
+        both.compute_to(at);
+        both.pass();
+        EXPECT_EQ(both.prefill.offered(both.offer), at - 64);  // the last unit is not final
+      }
+      both.compute_to(kEnd);
+      both.pass();
+      EXPECT_EQ(both.result().committed, kEnd);
+      both.prefill.finish(both.source);
+      both.decode.finish(both.sequence);
+      both.expect_nothing_left();
     }
   }
 }

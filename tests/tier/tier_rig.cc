@@ -284,7 +284,7 @@ void Engine::read(quire_step step, const Text& text, uint64_t position) {
     if (layer.kind == QUIRE_LAYER_SLIDING_WINDOW && position + 1 > layer.window) from = position + 1 - layer.window;
     for (uint64_t token = 0; token < position; ++token) {
       if (token < from && token >= layer.sink_tokens) token = from;
-      if (token >= position) break;
+      if (token >= position || is_guess(place, token, position)) break;
       const int32_t lowered = a.table[place.column * a.pitch + token / place.kv.block_tokens];
       for (uint32_t side = 0; side < place.kv.num_sides; ++side) {
         for (uint32_t head = 0; head < place.kv.num_heads; ++head) {
@@ -314,15 +314,18 @@ void Engine::write(quire_step step, const Text& text, uint64_t position, uint64_
         std::memcpy(at, &value, bytes);
       });
     }
-    for (uint64_t token = position; token < end && place.kv.num_sides != 0; ++token) {
-      const int64_t slot = a.slots[place.column * (end - position) + token - position];
+    const uint64_t guesses = options_.guesses_before == 0 ? 0 : std::min<uint64_t>(position, options_.layers[place.layer].look_ahead);
+    for (uint64_t token = position - guesses; token < end && place.kv.num_sides != 0; ++token) {
+      const uint32_t block = place.kv.block_tokens;
+      const int64_t slot = token < position ? int64_t{a.table[place.column * a.pitch + token / block]} * block + token % block
+                                            : a.slots[place.column * (end - position) + token - position];
       if (slot < 0) continue;
       const int64_t lowered = slot / place.kv.block_tokens, row = slot % place.kv.block_tokens;
       for (uint32_t side = 0; side < place.kv.num_sides; ++side) {
         for (uint32_t head = 0; head < place.kv.num_heads; ++head) {
           std::byte* at = place.base + place.kv.offset[side] + lowered * place.kv.unit[side] + row * place.kv.stride_token[side] +
                           head * place.kv.stride_head[side];
-          const uint64_t value = stamp(hashes, place, token, side, place.kv.first_head + head);
+          const uint64_t value = stamp(hashes, place, token, side, place.kv.first_head + head) ^ (is_guess(place, token, end) ? 2 : 0);
           std::memcpy(at, &value, sizeof value);
         }
       }

@@ -79,6 +79,9 @@ struct EngineOptions {
   uint32_t first_peer = 0;            // but for those before this one
   std::string peer = "peer:1";        // address of the one that is asked
   bool waits_for_offers = false;      // fetches wait for what an offer does not have yet
+  // Layers of drafts do not know the tokens that follow: the last rows of a step that ends before
+  // this token are guesses, and the next step writes them again.
+  uint64_t guesses_before = 0;
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
@@ -204,6 +207,10 @@ class Engine {
   // Regions on a device have shadows in host memory, which the stamps are written to and read from.
   void mirror(bool to_device);
   void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
+  // Whether a step that ends there cannot know the row.
+  bool is_guess(const Place& place, uint64_t token, uint64_t end) const {
+    return end < options_.guesses_before && token + options_.layers[place.layer].look_ahead >= end;
+  }
   static uint64_t stamp(const std::vector<uint64_t>& hashes, const Place& place, uint64_t token, uint32_t side, uint32_t head);
 
   Clock& clock_;

@@ -41,7 +41,7 @@ TEST_P(UcxLate, NothingIsWrittenLateWhenAStoppedOwnerGoesOn) {
   constexpr int64_t kDeadline = 200 * kMillisecond;
   Rng rng(seed());
   const uint64_t rounds = std::max<uint64_t>(kills(10), 1);
-  OwnerProcess owner(kCount, kBytes);
+  OwnerProcess owner(kCount, kBytes, ", \"lease\": \"10min\"");  // longer than any stop
   Client reader(ucx_subject(), ucx_config());
   uint64_t in_time = 0, given_up = 0;
   std::vector<double> beyond;  // the deadline
