@@ -222,12 +222,23 @@ static uint32_t add_entry(step* s, job* j, uint32_t budget) {
   return tokens;
 }
 
+/* Of those that compute. NULL: none came later. */
+static job* oldest_after(worker* w, const job* other) {
+  job* oldest = NULL;
+  for (job* j = w->jobs; j < w->jobs + w->slots; ++j) {
+    int is_later = j->state == JOB_RUNNING && (other == NULL || j->id > other->id);
+    if (is_later && (oldest == NULL || j->id < oldest->id)) oldest = j;
+  }
+  return oldest;
+}
+
+/* Oldest first. */
 static int reserve(step* s) {
   worker* w = s->worker;
   quire_error err = QUIRE_INIT(quire_error);
   uint32_t budget = (uint32_t)w->options.budget;
-  for (job* j = w->jobs; j < w->jobs + w->slots && budget != 0; ++j)
-    if (j->state == JOB_RUNNING) budget -= add_entry(s, j, budget);
+  for (job* j = oldest_after(w, NULL); j != NULL && budget != 0; j = oldest_after(w, j))
+    budget -= add_entry(s, j, budget);
   if (s->count == 0) return ENGINE_OK;
   if (quire_reserve(w->rig.cache, s->entries, s->count, s->symbols, s->num_symbols, s->results,
                     &s->step, &err) != QUIRE_OK) {
@@ -297,6 +308,29 @@ static int compute(step* s) {
   return rc != ENGINE_OK ? rc : s->rc;
 }
 
+/* All requests wait for blocks that others have: the latest that has some gives them up, and starts
+ * again with what is left of them. If one alone has some, blocks of transfers that were given up
+ * come back: the longest request has room by itself. */
+static int make_room(worker* w) {
+  quire_error err = QUIRE_INIT(quire_error);
+  job* last = NULL;
+  int holders = 0;
+  for (job* j = oldest_after(w, NULL); j != NULL; j = oldest_after(w, j)) {
+    if (j->committed == 0) continue;
+    last = j;
+    ++holders;
+  }
+  if (holders < 2) return ENGINE_OK;
+  int rc = check_results(w, last);
+  last->results.num_rows = last->results.num_values = 0;
+  if (quire_sequence_preempt(w->rig.cache, last->sequence, &err) != QUIRE_OK)
+    return complain_quire("preempt", &err);
+  last->committed = last->given = 0;
+  last->is_matched = last->is_checked = 0;
+  fprintf(stderr, "request %" PRIu64 " starts again: the pool is full\n", last->id);
+  return rc;
+}
+
 /* A job that computed its last known symbol samples the next one. */
 static int commit(step* s) {
   quire_error err = QUIRE_INIT(quire_error);
@@ -344,9 +378,11 @@ int worker_round(worker* w, int* did) {
   if (rc == ENGINE_OK && s.symbols == NULL) rc = ENGINE_FAILED;
   if (rc == ENGINE_OK) rc = reserve(&s);
   if (rc == ENGINE_OK && s.step.id != 0) rc = compute(&s);
+  int is_stuck = w->is_decode && s.count != 0 && s.step.id == 0 && !transfers;
+  if (rc == ENGINE_OK && is_stuck) rc = make_room(w);
   if (rc == ENGINE_OK && s.step.id != 0) rc = commit(&s);
   free(s.symbols);
-  *did = transfers || s.step.id != 0;
+  *did = transfers || s.step.id != 0 || is_stuck;
   for (job* j = w->jobs; j < w->jobs + w->slots && rc == ENGINE_OK; ++j) {
     if (j->state != JOB_RUNNING || !is_done(j)) continue;
     j->state = JOB_OFFERING;
