@@ -12,17 +12,20 @@ MATCH = quire.Entry.MATCH
 
 
 class Row:
-    """A request: its tokens, and the logits that were computed."""
+    """A request: its tokens, and the logits that it computed itself."""
 
     def __init__(self, engine, tokens, want, salt, encoder=None, sequence=None, at=0):
         self.tokens, self.want, self.encoder = tokens, want, encoder
         self.sequence = engine.cache.create_sequence(salt=salt) if sequence is None else sequence
         self.first, self.at, self.hit, self.encoder_tokens = at == 0, at, 0, engine.encoder_tokens
-        self.got = torch.full(want.shape, torch.nan, dtype=torch.float64)
+        self.got, self.own = torch.zeros(want.shape, dtype=torch.float64), torch.zeros(len(want), dtype=torch.bool)
 
     @property
     def left(self):
         return len(self.tokens) - self.at
+
+    def take(self, logits, at):
+        self.got[at:at + len(logits)], self.own[at:at + len(logits)] = logits, True
 
     def again(self, at=0):
         """It has `at` tokens now, and goes on from there."""
@@ -56,7 +59,7 @@ def computed(engine, step, rows):
     for row, got in zip(rows, step.results):
         count, at = int(got['num_tokens']), int(got['position'])
         row.hit += int(got['hit_tokens'])
-        row.got[at:at + count] = logits[begin:begin + count]
+        row.take(logits[begin:begin + count], at)
         row.at, row.first = at + count, False
         begin += count
 
@@ -238,7 +241,7 @@ class Cases:
             step = self.engine.cache.reserve(asked, known).check()
             proposed = row.tokens[row.at:row.at + 4].copy()
             proposed[right:] = (proposed[right:] + 7) % record.families.VOCABULARY
-            row.got[row.at:row.at + right] = self.engine.run(step, proposed)[:right]
+            row.take(self.engine.run(step, proposed)[:right], row.at)
             follow = row.tokens[row.at + 1:row.at + right + 1]
             outcome = quire.outcomes(1)
             outcome['sequence'], outcome['num_accepted'] = row.sequence, right

@@ -33,7 +33,8 @@ class Engine:
     def __init__(self, family, model, folder, kept_as, pages=160, tensor_parallel=1, rank=ranks.Rank, **limits):
         self.family, self.model, self.fault, self.layer = family, model, False, None
         self.folder, self.kept_as, self.pages, self.tensor_parallel = folder, kept_as, pages, tensor_parallel
-        self.limits = {'checkpoint_interval': 16, **limits}
+        branches = 3 if pages else 0  # a state after each of four draft tokens
+        self.limits = {'checkpoint_interval': 16, 'num_state_branches': branches, **limits}
         self.runtime, self.config = quire.Runtime(), self.plan()
         self.cache = quire.Cache(self.config, runtime=self.runtime, **self.limits)
         self.kinds = {}  # (layer, what it is) -> its cache
@@ -63,8 +64,8 @@ class Engine:
         """tokens: those of the step, row after row. encoders: features of the rows that begin. Returns float64 [tokens, vocabulary]."""
         for rank in self.ranks:
             rank.fill(step)
-            if self.fault:
-                rank.spoil()
+        if self.fault:  # of one rank
+            self.ranks[-1].spoil()
         self.positions = torch.from_numpy(self.ranks[0].batch[0].positions)
         ids = torch.from_numpy(tokens.astype(numpy.int64))[None]
         inputs = {'input_ids': ids, 'position_ids': self.positions.long()[None]}

@@ -103,7 +103,7 @@ class Rank(ranks.Rank):
         if options['softcap']:
             scores = options['softcap'] * torch.tanh(scores / options['softcap'])
         scores = scores.masked_fill(~seen, -torch.inf)
-        if options['sink_logits'] is not None:  # a logit without a value
+        if options.get('sink_logits') is not None:  # a logit without a value
             sinks = torch.from_numpy(options['sink_logits'])[:, None, None].expand(-1, len(query), 1)
             scores = torch.cat((scores, sinks), dim=2)
         weights = torch.softmax(scores, dim=2)[..., :len(at)]
