@@ -27,7 +27,10 @@ class Rank(ranks.Rank):
     steps = 0
 
     def bytes(self):
-        return quire.Memory.bind(self.device, self.config, pages_of(self.config, self.shard), self.shard)
+        pages = pages_of(self.config, self.shard)
+        memory = quire.Memory.bind(self.device, self.config, pages, self.shard)
+        assert [memory.region(i)[0] for i in range(len(pages))] == [tensor.data_ptr() for tensor in pages], 'a copy'
+        return memory
 
     def fill(self, step):
         super().fill(step)
