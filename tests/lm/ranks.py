@@ -3,6 +3,7 @@
 Rank computes with the driver's ops. Follower does so in a process of its own, as far as it can know: it has its own runtime and plan, and
 learns of a step what the leader's cache exported. The Python package leaves followers to C, so they are called through cffi.
 """
+import numpy
 import torch
 
 import quire
@@ -30,6 +31,8 @@ class Whole:
 class Rank:
     """One rank of a plan."""
 
+    in_place = on_the_way = 0  # states, of all steps
+
     def __init__(self, engine, shard):
         self.engine, self.shard, self.of = engine, shard, engine.tensor_parallel
         self.config = engine.config
@@ -47,6 +50,18 @@ class Rank:
         self.batch.fill(step)
         self.memory.prepare(step, self.stream)
         self.stream.synchronize()
+        for group in self.batch:
+            if group.state_read is not None:
+                self.count_states(group)
+
+    def count_states(self, group):
+        """States that are written over what they were read from, and those that rows longer than drafts write on their way."""
+        bounds = group.state_write_indptr
+        written = group.state_write if bounds is None else group.state_write[:, bounds[1:] - 1]
+        self.in_place += int(((written == group.state_read) & (written >= 0)).sum())
+        if bounds is not None:
+            longer = numpy.diff(group.query_indptr) > self.engine.limits['num_state_branches'] + 1
+            self.on_the_way += int((numpy.diff(bounds)[longer] - 1).sum())
 
     def spoil(self):
         """Every long row begins with a block, or a state, that is not its own."""

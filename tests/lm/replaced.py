@@ -73,7 +73,8 @@ class Engine:
             if self.encoder_tokens:  # the keys of the encoders of all rows that begin, row after row
                 encoded = [self.model.get_encoder()(features.T[None])[0] for features in encoders]
                 states = torch.cat(encoded, dim=1) if encoded else torch.zeros(1, 1, self.model.config.d_model)
-                inputs = {'encoder_outputs': BaseModelOutput(states), 'decoder_input_ids': ids, 'decoder_position_ids': inputs['position_ids']}
+                inputs = {'encoder_outputs': BaseModelOutput(states), 'decoder_input_ids': ids,
+                          'decoder_position_ids': inputs['position_ids']}
             return self.model(**inputs, use_cache=False).logits[0].double()
 
     def close(self):
