@@ -1,299 +1,160 @@
 #!/usr/bin/env python3
-"""parity.py [FAMILY...]: transformers over quire's caches against the recorded logits, case by case.
+"""parity.py [--types TYPE,...] [FAMILY...]: transformers over quire's caches against the recorded logits, case by case.
 
-The modeling files are transformers' own; attention, convolutions and state functions are quire's (replaced.py). Each case computes the recorded
-sequences in its own way: chunks, batches, prefix hits, forks, preemption, aborts, drafts. Every row is compared: relative L2 at most three
-times the error of the class itself in float32 (1e-6 where that is less), at most 2e-2 with a cache of bf16, and the same first choice
-wherever its margin exceeds the error. One wrong block or state on purpose must be seen. QUIRE_LIBRARY names the library.
+The modeling files are transformers' own; attention, convolutions and state functions are quire's (replaced.py). Each case computes the
+recorded sequences in its own way (parity_cases.py), over engines of several kinds: one rank, tensor parallelism, followers, states in place
+and at blocks, pages that quire and torch share by DLPack, a pool that is too small. Every row is compared, by relative L2 with the limit of
+its type of cache (cache_types.py), and the first choice must be the same wherever its margin exceeds the error. Then the same cases read
+wrong blocks and states on purpose, from the 30th token on, and each must be seen. QUIRE_LIBRARY names the library.
 """
 import argparse
+import dataclasses
 import os
 import sys
+import time
 
 import record  # skips where torch or transformers is missing
 import families
-import numpy
 import torch
 from safetensors.torch import load_file
 
+import cache_types
+import parity_cases
 import quire
+import ranks
 import replaced
+import through_torch
 
 KEPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden', 'data', 'lm')
-MATCH = quire.Entry.MATCH
 
 
-class Row:
-    """A request: its tokens, and the logits that were computed."""
-
-    def __init__(self, engine, tokens, want, salt, sequence=None, at=0, match=True):
-        self.tokens, self.want = tokens, want
-        self.sequence = engine.cache.create_sequence(salt=salt) if sequence is None else sequence
-        self.first, self.at, self.hit, self.encoder_tokens = match, at, 0, engine.encoder_tokens
-        self.got = torch.full(want.shape, torch.nan, dtype=torch.float64)
-
-    @property
-    def left(self):
-        return len(self.tokens) - self.at
+@dataclasses.dataclass
+class Kind:
+    """Cases over engines of one kind."""
+    name: str
+    cases: tuple
+    options: dict = dataclasses.field(default_factory=dict)
+    needs: str = ''     # 'states', or nothing
+    brief: bool = False  # for all types of caches
 
 
-def entries(rows, chunk, match=True):
-    """What a step is asked for: `chunk` tokens of each row, with all symbols that the cache does not know."""
-    asked = quire.entries(len(rows))
-    for entry, row in zip(asked, rows):
-        entry['sequence'], entry['num_tokens'] = row.sequence, min(chunk, row.left)
-        entry['symbols_position'], entry['num_symbols'] = row.at, row.left
-        entry['flags'] = MATCH if row.first and match else 0
-        entry['encoder_tokens'] = row.encoder_tokens if row.first else 0
-    asked['symbols_offset'] = numpy.cumsum(asked['num_symbols']) - asked['num_symbols']
-    return asked, numpy.concatenate([row.tokens[row.at:] for row in rows])
+ALONE = ('whole', 'chunks', 'decode')
+MANY = ('batch', 'hits', 'fork', 'preempt', 'abort', 'truncate', 'in_flight', 'drafts')
+KINDS = (
+    Kind('one rank', (*ALONE, *MANY), brief=True),
+    Kind('full', ('small_pool',), {'pages': 0, 'max_sequences': 64}, brief=True),
+    Kind('tp2', ('chunks', *MANY), {'tensor_parallel': 2}, brief=True),
+    Kind('tp4', ('chunks', *MANY), {'tensor_parallel': 4}),
+    Kind('follower', ('chunks', *MANY), {'tensor_parallel': 2, 'rank': ranks.Follower}),
+    Kind('in place', ('chunks', *MANY), {'flags': quire.CacheFlag.STATES_IN_PLACE}, 'states'),
+    Kind('at blocks', ('chunks', *MANY), {'flags': quire.CacheFlag.STATES_AT_BLOCKS}, 'states'),
+    Kind('dlpack', ('chunks', 'decode', *MANY), {'rank': through_torch.Rank}),
+)
 
 
-def tokens_of(step, rows):
-    return numpy.concatenate([row.tokens[int(got['position']):int(got['position'] + got['num_tokens'])]
-                              for row, got in zip(rows, step.results)])
+def reason_against(kind, case, caches):
+    """Why a case means nothing for a model, or None."""
+    heads = min(cache.num_q_heads for cache in caches if cache.num_q_heads)
+    if heads % kind.options.get('tensor_parallel', 1):
+        return f'{heads} heads'
+    if kind.needs == 'states' and not any(cache.kind == quire.LayerKind.STATE for cache in caches):
+        return 'no states'
+    if case == 'hits' and any(cache.encoder_tokens for cache in caches):
+        return 'no reuse with an encoder'
+    return None
 
 
-def computed(engine, step, rows):
-    """Runs a step; its rows have their logits."""
-    logits, begin = engine.run(step, tokens_of(step, rows)), 0
-    for row, got in zip(rows, step.results):
-        count, at = int(got['num_tokens']), int(got['position'])
-        row.hit += int(got['hit_tokens'])
-        row.got[at:at + count] = logits[begin:begin + count]
-        row.at, row.first = at + count, False
-        begin += count
+@dataclasses.dataclass
+class Score:
+    """Of the rows of a case: the worst relative L2 of a sequence, rows whose first choice is clear, and those where it is another one."""
+    worst: float = 0.0
+    clear: int = 0
+    differ: int = 0
 
-
-def advance(engine, rows, chunk):
-    step = engine.cache.reserve(*entries(rows, chunk)).check()
-    computed(engine, step, rows)
-    step.commit()
-    engine.cache.verify()
-
-
-def finish(engine, rows, chunk):
-    while any(row.left for row in rows):
-        advance(engine, [row for row in rows if row.left], chunk)
-    for row in rows:
-        engine.cache.finish(row.sequence)
-
-
-class Cases:
-    """Each returns its rows; what a row has not computed itself was hit."""
-
-    def __init__(self, engine, small, kept, cross):
-        self.engine, self.small, self.kept, self.cross = engine, small, kept, cross
-
-    def row(self, i, salt, **more):
-        return Row(self.engine, self.kept[f'tokens.{i}'].numpy().astype(numpy.uint32), self.kept[f'logits.{i}'].double(), salt, **more)
-
-    def each(self, salt, chunk):
-        rows = []
-        for i in range(3):
-            rows.append(self.row(i, f'{salt} {i}'))
-            self.engine.encoder = self.kept.get(f'encoder.{i}')
-            finish(self.engine, rows[-1:], chunk)
-        return rows
-
-    def whole(self):
-        return self.each('whole', 1000)
-
-    def chunks(self):
-        return self.each('chunks', 7)
-
-    def decode(self):
-        return self.each('decode', 1)
-
-    def batch(self):
-        rows = [self.row(i, f'batch {i}') for i in range(3)]
-        finish(self.engine, rows, 5)
-        return rows
-
-    def hits(self):
-        """The second and the third sharer of a prefix, and the same prompt again."""
-        rows = [self.row(i, 'hits') for i in (0, 1, 1, 0)]
-        for row in rows:
-            finish(self.engine, [row], 16)
-        assert rows[0].hit == 0 and all(row.hit > 0 for row in rows[2:]), [row.hit for row in rows]
-        return rows
-
-    def fork(self):
-        parent = self.row(0, 'fork')
-        parent.tokens, whole = parent.tokens[:record.SHARED], parent.tokens
-        while parent.left:
-            advance(self.engine, [parent], 13)
-        parent.tokens = whole
-        child = self.row(1, '', sequence=self.engine.cache.fork(parent.sequence), at=parent.at, match=False)
-        finish(self.engine, [parent, child], 3)
-        return [parent, child]
-
-    def preempt(self):
-        rows = [self.row(2, 'preempt'), self.row(0, 'preempt')]
-        for _ in range(3):
-            advance(self.engine, rows, 9)
-        self.engine.cache.preempt(rows[0].sequence)
-        rows[0].at, rows[0].first = 0, True
-        finish(self.engine, rows, 11)
-        return rows
-
-    def abort(self):
-        row = self.row(2, 'abort')
-        while row.left:
-            step = self.engine.cache.reserve(*entries([row], 6)).check()
-            self.engine.run(step, tokens_of(step, [row]))
-            step.abort()
-            advance(self.engine, [row], 6)
-        self.engine.cache.finish(row.sequence)
-        return [row]
-
-    def in_flight(self):
-        """The next step is reserved and run before the last one is committed."""
-        rows, before = [self.row(i, f'in flight {i}') for i in (2, 0)], None
-        while any(row.left for row in rows):
-            left = [row for row in rows if row.left]
-            step = self.engine.cache.reserve(*entries(left, 8)).check()
-            computed(self.engine, step, left)
-            if before is not None:
-                before.commit()
-            before = step
-        before.commit()
-        for row in rows:
-            self.engine.cache.finish(row.sequence)
-        return rows
-
-    def small_pool(self):
-        """Three requests in a full pool. Who is refused waits; if it is the oldest, the youngest is preempted, or others end."""
-        engine, refused, ballast = self.small, 0, []
-        while True:  # sequences that only take room: nobody computes them, and nobody has their salt
-            ballast.append(Row(engine, self.kept['tokens.2'].numpy().astype(numpy.uint32), self.kept['logits.2'], f'ballast {len(ballast)}'))
-            step = engine.cache.reserve(*entries(ballast[-1:], 1000))
-            if not step:
-                break
-            step.commit()
-        rows = [Row(engine, self.kept[f'tokens.{i}'].numpy().astype(numpy.uint32), self.kept[f'logits.{i}'].double(), f'small {i}')
-                for i in range(3)]
-        while any(row.left for row in rows):
-            left = [row for row in rows if row.left]
-            for row in left:
-                step = engine.cache.reserve(*entries([row], 16))
-                if step:
-                    computed(engine, step, [row])
-                    step.commit()
-                    if not row.left:
-                        engine.cache.finish(row.sequence)
-                    continue
-                refused += 1
-                youngest = next((other for other in reversed(left) if other is not row and 0 < other.at < len(other.tokens)), None)
-                if row is not left[0]:
-                    continue
-                if youngest is not None:
-                    engine.cache.preempt(youngest.sequence)
-                    youngest.at, youngest.first = 0, True
-                else:
-                    engine.cache.finish(ballast.pop().sequence)
-                break  # the oldest takes what became free
-            engine.cache.verify()
-        assert refused > 0, 'nobody was refused'
-        for row in ballast:
-            engine.cache.finish(row.sequence)
-        return rows
-
-    def drafts(self):
-        """After 20 tokens, steps of four tokens of which 1, 2, 3, 4, 1, ... are right."""
-        row, right = self.row(0, 'drafts'), 0
-        row.tokens, whole = row.tokens[:20], row.tokens
-        while row.left:
-            advance(self.engine, [row], 20)
-        row.tokens = whole
-        while row.left > 4:
-            asked, known = quire.entries(1), row.tokens[row.at:row.at + 1]
-            asked['sequence'], asked['num_tokens'] = row.sequence, 4
-            if right == 0:  # later ones are known by the commit before
-                asked['symbols_position'], asked['num_symbols'] = row.at, 1
-            right = right % 4 + 1
-            step = self.engine.cache.reserve(asked, known).check()
-            proposed = row.tokens[row.at:row.at + 4].copy()
-            proposed[right:] = (proposed[right:] + 7) % 64
-            row.got[row.at:row.at + right] = self.engine.run(step, proposed)[:right]
-            follow = row.tokens[row.at + 1:row.at + right + 1]
-            outcome = quire.outcomes(1)
-            outcome['sequence'], outcome['num_accepted'] = row.sequence, right
-            outcome['symbols_position'], outcome['num_symbols'] = row.at + 1, len(follow)
-            step.commit_rows(outcome, follow)
-            self.engine.cache.verify()
-            row.at += right
-        self.engine.cache.finish(row.sequence)
-        return [row]
-
-    def fault(self):
-        """A row whose first block, or state, is another's from its 30th token on."""
-        row = self.row(2, 'fault')
-        while row.left:
-            self.engine.fault = row.at >= 30
-            advance(self.engine, [row], 10)
-        self.engine.fault = False
-        self.engine.cache.finish(row.sequence)
-        return [row]
-
-    def names(self):
-        alone = ['whole', 'chunks', 'decode']
-        return [*alone, 'fault'] if self.cross else [*alone, 'batch', 'hits', 'fork', 'preempt', 'abort', 'in_flight', 'small_pool', 'drafts',
-                                                     'fault']
-
-
-def compare(rows, limit):
-    """Rows that were computed: the worst relative L2 over a sequence, and how many first choices differ that must not."""
-    worst, differ, count = 0.0, 0, 0
-    for row in rows:
-        own = ~torch.isnan(row.got).all(dim=1)
-        got, want = row.got[own], row.want[own]
-        assert len(got) and not torch.isnan(got).any(), 'NaN: something that nobody wrote was read'
-        worst = max(worst, record.relative(got, want))
+    def add(self, row):
+        got, want = row.got[row.own], row.want[row.own]
+        assert len(got), 'nothing was computed'
+        is_number = not torch.isnan(got).any()  # or something was read that nobody wrote, or ranks that compute the same do not agree
+        self.worst = max(self.worst, record.relative(got, want) if is_number else float('inf'))
         top = want.topk(2, dim=1)
         clear = top.values[:, 0] - top.values[:, 1] > 2 * (got - want).abs().max(dim=1).values
-        differ += int((clear & (got.argmax(dim=1) != top.indices[:, 0])).sum())
-        count += len(got)
-    return worst, differ, count
+        self.clear += int(clear.sum())
+        self.differ += int((clear & (got.argmax(dim=1) != top.indices[:, 0])).sum())
 
 
-def family_cases(family, dtype):
-    folder = os.path.join(KEPT, family.name)
-    kept = load_file(os.path.join(folder, 'expected.safetensors'))
-    own = float(record.metadata_of(os.path.join(folder, 'expected.safetensors'))['fp32_error'])
-    limit = max(3 * own, 1e-6) if dtype == torch.float32 else 2e-2
-    cross = 'encoder.0' in kept
-    model = replaced.prepared(record.opened(family, folder, torch.float32))
-    problems, shown = [], []
-    limits = {} if cross else {'num_state_branches': 3}
-    with replaced.closing(replaced.Engine(family, model, folder, dtype, **limits)) as engine, \
-            replaced.closing(replaced.Engine(family, model, folder, dtype, pages=0, max_sequences=64)) as small:
-        cases = Cases(engine, small, kept, cross)
-        for name in cases.names():
-            engine.encoder = kept.get('encoder.2')
-            worst, differ, count = compare(getattr(cases, name)(), limit)
-            shown.append(f'{name} {worst:.1e}')
-            if name == 'fault':
-                if worst <= 10 * limit and dtype == torch.float32:
-                    problems.append(f'{family.name}: a wrong block or state on purpose moves logits by {worst:.1e} only')
-            elif worst > limit or differ:
-                problems.append(f'{family.name}: {name}: relative L2 {worst:.1e}, limit {limit:.1e}, {differ} of {count} first choices differ')
-    print(f'{family.name:16} {str(dtype).split(".")[-1]:9} limit {limit:.1e}: ' + ', '.join(shown), flush=True)
-    return problems
+class Suite:
+    """All kinds of engines over one family and one type of cache."""
+
+    def __init__(self, family, kept_as):
+        self.family, self.kept_as, self.folder = family, kept_as, os.path.join(KEPT, family.name)
+        self.kept = load_file(os.path.join(self.folder, 'expected.safetensors'))
+        self.want, self.limit, of_type = kept_as.yardstick(family, self.folder, self.kept)
+        self.model = replaced.prepared(record.opened(family, self.folder, torch.float32))
+        self.caches, self.problems = replaced.described(self.folder, kept_as).layers(), []
+        coarse = f'; the type itself changes logits by {of_type:.1e}' if of_type else ''
+        print(f'{family.name} {kept_as.name}: limit {self.limit:.1e}{coarse}', flush=True)
+
+    def play_all(self):
+        for kind in (kind for kind in KINDS if kind.brief or not self.kept_as.brief):
+            reasons = {case: reason_against(kind, case, self.caches) for case in kind.cases}
+            cases = [case for case in kind.cases if not reasons[case]]
+            shown = []
+            if cases:
+                with replaced.opened(self.family, self.model, self.folder, self.kept_as, **kind.options) as engine:
+                    shown += self.play(kind, cases, engine)
+            for reason in dict.fromkeys(filter(None, reasons.values())):
+                shown.append(f'without {" ".join(case for case in kind.cases if reasons[case] == reason)}: {reason}')
+            print(f'  {kind.name:9} ' + ', '.join(shown), flush=True)
+        return self.problems
+
+    def play(self, kind, cases, engine):
+        shown, total, least = [], Score(), float('inf')
+        for case in cases:
+            score, failure = self.score(getattr(parity_cases.Cases(engine, self.kept, self.want), case))
+            if failure or score.worst > self.limit or score.differ:
+                self.problem(kind, case, failure or f'relative L2 {score.worst:.1e}, {score.differ} of {score.clear} first choices differ')
+            shown.append(f'{case} {score.worst:.1e}')
+            total.clear, total.differ = total.clear + score.clear, total.differ + score.differ
+        in_place, on_the_way = engine.ranks[0].in_place, engine.ranks[0].on_the_way
+        if (in_place > 0, on_the_way > 0) != (kind.name == 'in place', kind.name == 'at blocks'):
+            self.problem(kind, '', f'{in_place} states were written in place, {on_the_way} at blocks inside rows')
+        engine.fault = True
+        for case in cases:
+            score, failure = self.score(getattr(parity_cases.Cases(engine, self.kept, self.want, 'wrong'), case))
+            least = min(least, score.worst)
+            if failure or score.worst <= self.limit * (10 if self.kept_as.name == 'fp32' else 1):
+                self.problem(kind, case, f'with wrong blocks: {failure or f"logits move by {score.worst:.1e} only"}')
+        seen = 'ranks disagree' if least == float('inf') else f'{least:.1e} and more'
+        return [*shown, f'top-1 {total.clear - total.differ} of {total.clear}', f'wrong blocks: {seen}']
+
+    def score(self, case):
+        """What a case shows, and what went wrong meanwhile."""
+        score = Score()
+        try:
+            for row in case():
+                score.add(row)
+        except (AssertionError, quire.Error) as failure:
+            return score, failure
+        return score, None
+
+    def problem(self, kind, case, what):
+        where = ' '.join(filter(None, (self.family.name, self.kept_as.name, kind.name, case)))
+        self.problems.append(f'{where}: {what}; limit {self.limit:.1e}')
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument('--types', default=','.join(cache_types.TABLE), help='of caches; all by default')
     arguments.add_argument('families', nargs='*', metavar='FAMILY')
     asked = arguments.parse_args()
     torch.set_num_threads(1)
-    problems = []
+    problems, began = [], time.monotonic()
     for name in asked.families or families.TABLE:
-        for dtype in (torch.float32, torch.bfloat16):
-            problems += family_cases(families.TABLE[name], dtype)
+        for kept_as in asked.types.split(','):
+            problems += Suite(families.TABLE[name], cache_types.TABLE[kept_as]).play_all()
     for problem in problems:
         print(f'FAILED {problem}')
-    print(f'{len(asked.families or families.TABLE)} families, {len(problems)} problems')
+    print(f'{len(asked.families or families.TABLE)} families, {len(problems)} problems, {time.monotonic() - began:.0f} s')
     return 1 if problems else 0
 
 

@@ -1,7 +1,8 @@
 """transformers' own modeling files whose attention, convolutions and state functions are quire's, through the Python package.
 
 Nothing else of a model is changed, with two exceptions: Llama-4 counts positions of a cache to scale queries, and DeepSeek's attention
-expands its latent rows, which quire keeps as they are; both happen in `attend`.
+expands its latent rows, which quire keeps as they are; both happen in `attend`. The file runs once for all ranks of a plan: what it hands
+to attention and states is cut by heads or channels, each rank (ranks.py) computes its part over its own shard, and the parts are summed.
 """
 import contextlib
 import json
@@ -11,82 +12,88 @@ import sys
 import numpy
 import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import quire
+import ranks
 
 NAMES = ('causal_conv1d_fn', 'torch_chunk_gated_delta_rule', 'mamba2_chunk_scan', 'mamba_selective_scan')
 STATE, CROSS, LATENT = quire.LayerKind.STATE, quire.LayerKind.CROSS, quire.LayerKind.MLA
 
 
 class Engine:
-    """One model over one pool. `run` computes a step and returns the logits of its tokens, row by row."""
+    """One model over the pools of one plan. `run` computes a step and returns the logits of its tokens, row by row.
 
-    def __init__(self, family, model, folder, dtype, pages=160, **limits):
-        text = json.load(open(os.path.join(folder, 'config.json'), encoding='utf-8'))
-        text['dtype'] = str(dtype).split('.')[-1]
-        self.family, self.model, self.encoder, self.fault = family, model, None, False
-        described = quire.Model.from_json(json.dumps(text))
+    - kept_as: the CacheType; pages=0: the fewest with room for one sequence of 96 tokens
+    - tensor_parallel: ranks; rank: their class
+    - limits: options of the cache
+    """
+
+    def __init__(self, family, model, folder, kept_as, pages=160, tensor_parallel=1, rank=ranks.Rank, **limits):
+        self.family, self.model, self.fault, self.layer = family, model, False, None
+        self.folder, self.kept_as, self.pages, self.tensor_parallel = folder, kept_as, pages, tensor_parallel
+        branches = 3 if pages else 0  # a state after each of four draft tokens
+        self.limits = {'checkpoint_interval': 16, 'num_state_branches': branches, **limits}
+        self.runtime, self.config = quire.Runtime(), self.plan()
+        self.cache = quire.Cache(self.config, runtime=self.runtime, **self.limits)
         self.kinds = {}  # (layer, what it is) -> its cache
-        for cache in described.layers():
+        for cache in described(self.folder, self.kept_as).layers():
             self.kinds[cache.layer, 'state' if cache.kind == STATE else 'cross' if cache.kind == CROSS else 'tokens'] = cache
-        wanted = {'state_dtype': 'fp32'} if dtype == torch.float32 else {}
-        self.config = quire.Config(described, num_pages=pages, **wanted) if pages else self.smallest(described, wanted)
         self.encoder_tokens = max(cache.encoder_tokens for cache in self.kinds.values())
-        runtime = quire.Runtime()
-        self.cache = quire.Cache(self.config, runtime=runtime, checkpoint_interval=16, **limits)
-        device = quire.Device(runtime)
-        self.stream, self.memory, self.batch = quire.Stream(device), quire.Memory(device, self.config), quire.Batch(self.config)
-        self.memory.poison(self.stream)  # what nobody wrote is NaN
-        self.layer = None
-        for module in model.modules():
-            if hasattr(module, 'layer_idx'):
-                module.register_forward_pre_hook(lambda at, _: setattr(self, 'layer', at.layer_idx))
+        self.ranks = [rank(self, shard) for shard in range(tensor_parallel)]
+        self.modeling = sys.modules[type(model).__module__]
+        self.names = {id(module): name for name, module in model.named_modules()}
+        self.hooks = [module.register_forward_pre_hook(lambda at, _: setattr(self, 'layer', at.layer_idx))
+                      for module in model.modules() if hasattr(module, 'layer_idx')]
 
-    @staticmethod
-    def smallest(described, wanted):
-        """The plan with the fewest pages that has room for one sequence of 96 tokens."""
+    def plan(self):
+        """The plan, made anew: a rank in another process has one of its own."""
+        wanted = {'tensor_parallel': self.tensor_parallel, **self.kept_as.plan}
+        if self.pages:
+            return quire.Config(described(self.folder, self.kept_as), num_pages=self.pages, **wanted)
         for pages in range(2, 256):
             try:
-                return quire.Config(described, num_pages=pages, max_model_len=96, **wanted)
+                return quire.Config(described(self.folder, self.kept_as), num_pages=pages, max_model_len=96, **wanted)
             except quire.Error as error:
                 if error.code != quire.Code.RESOURCE_EXHAUSTED:
                     raise
         raise AssertionError('no plan has room')
 
-    def place(self, layer, what):
-        cache = self.kinds[layer, what]
-        return cache, self.batch[self.config.place(layer, cache.sub).group]
-
-    def run(self, step, tokens):
-        """tokens: those of the step, row after row. Returns float64 [tokens, vocabulary]."""
-        groups = self.batch.fill(step)
-        self.memory.prepare(step, self.stream)
-        self.stream.synchronize()
-        if self.fault:  # every row begins with a block, or a state, that is not its own
-            for group in groups:
-                if group.table is not None and group.table.shape[2] > 1:
-                    group.table[:, :, 0] = group.table[:, :, 1]
-                if group.state_read is not None:
-                    group.state_read[:] = -1
-        positions = torch.from_numpy(groups[0].positions).long()[None]
-        inputs = {'input_ids': torch.from_numpy(tokens.astype(numpy.int64))[None], 'position_ids': positions}
-        if self.encoder is not None:
-            inputs = {'input_features': self.encoder.T[None], 'decoder_input_ids': inputs['input_ids'], 'decoder_position_ids': positions}
+    def run(self, step, tokens, encoders=()):
+        """tokens: those of the step, row after row. encoders: features of the rows that begin. Returns float64 [tokens, vocabulary]."""
+        for rank in self.ranks:
+            rank.fill(step)
+        if self.fault:  # of one rank
+            self.ranks[-1].spoil()
+        self.positions = torch.from_numpy(self.ranks[0].batch[0].positions)
+        ids = torch.from_numpy(tokens.astype(numpy.int64))[None]
+        inputs = {'input_ids': ids, 'position_ids': self.positions.long()[None]}
         with torch.no_grad(), self:
+            if self.encoder_tokens:  # the keys of the encoders of all rows that begin, row after row
+                encoded = [self.model.get_encoder()(features.T[None])[0] for features in encoders]
+                states = torch.cat(encoded, dim=1) if encoded else torch.zeros(1, 1, self.model.config.d_model)
+                inputs = {'encoder_outputs': BaseModelOutput(states), 'decoder_input_ids': ids,
+                          'decoder_position_ids': inputs['position_ids']}
             return self.model(**inputs, use_cache=False).logits[0].double()
+
+    def close(self):
+        for hook in self.hooks:
+            hook.remove()
+        for rank in self.ranks:
+            rank.stream.close()
+        self.cache.close()
 
     # ---- what replaces functions of transformers
 
     def __enter__(self):
         self.kept = {}
-        modeling = sys.modules[type(self.model).__module__]
         for name in NAMES:
-            if hasattr(modeling, name):
-                self.kept[modeling, name] = getattr(modeling, name)
-                setattr(modeling, name, getattr(self, name))
-        if hasattr(modeling, 'DeepseekV3Attention'):
-            owner = modeling.DeepseekV3Attention
+            if hasattr(self.modeling, name):
+                self.kept[self.modeling, name] = getattr(self.modeling, name)
+                setattr(self.modeling, name, getattr(self, name))
+        if hasattr(self.modeling, 'DeepseekV3Attention'):
+            owner = self.modeling.DeepseekV3Attention
             self.kept[owner, 'expand_kv'] = owner.expand_kv
             owner.expand_kv = lambda module, latent, turned: (torch.cat((latent, turned), dim=-1), latent)
         ALL_ATTENTION_FUNCTIONS.register('quire', self.attend)
@@ -98,90 +105,94 @@ class Engine:
 
     def attend(self, module, query, key, value, attention_mask, scaling=None, softcap=None, s_aux=None, **_):
         """query [1, heads, tokens, dim]; returns [1, tokens, heads, dim]."""
-        if getattr(module, 'layer_idx', None) is None or 'encoder.layers' in self.names[id(module)]:  # of an encoder: nothing is kept
+        if is_of_encoder(module, self.names[id(module)]):  # nothing is kept
             weights = torch.softmax((query @ key.transpose(2, 3)) * scaling, dim=-1)
             return (weights @ value).transpose(1, 2), None
-        cross = 'encoder_attn' in self.names[id(module)]
-        cache, group = self.place(module.layer_idx, 'cross' if cross else 'tokens')
-        paged = self.memory.paged_kv(cache.layer, cache.sub)
+        cache = self.kinds[module.layer_idx, 'cross' if 'encoder_attn' in self.names[id(module)] else 'tokens']
         query = query[0].transpose(0, 1)
         if getattr(module, 'scales_queries', False):
-            at = torch.from_numpy(self.batch[0].positions).float()
+            at = self.positions.float()
             query = query * (torch.log1p(torch.floor((at + 1.0) / module.floor_scale)) * module.attn_scale + 1.0)[:, None, None]
-        options = {'layer': cache, 'scale': scaling, 'softcap': softcap or 0.0,
-                   'sink_logits': None if s_aux is None else s_aux.detach().float().numpy()}
-        key, value = key[0].transpose(0, 1).contiguous(), value[0].transpose(0, 1).contiguous()
+        sinks = None if s_aux is None else s_aux.detach().float().numpy()
+        options = {'layer': cache, 'scale': scaling, 'softcap': softcap or 0.0}
+        key, value = key[0].transpose(0, 1), value[0].transpose(0, 1)
         if cache.kind == LATENT:
-            return self.attend_latent(module, query, key, paged, group, options)
-        if group.slots.shape[1] > 0:
-            self.stream.kv_append(paged, group, key[:group.slots.shape[1]], value[:group.slots.shape[1]])
-        out = torch.empty(query.shape[0], query.shape[1], value.shape[2])
-        self.stream.attention(paged, group, query.contiguous(), out, **options)
-        self.stream.synchronize()
-        return out[None], None
+            return self.attend_latent(module, cache, query, key, options)
+        whole = ranks.Whole(query.shape[0], query.shape[1], value.shape[2])
+        for rank in self.ranks:
+            mine, kept = rank.share(query.shape[1]), rank.heads(cache)
+            count = rank.group(cache).slots.shape[1]
+            if count > 0:
+                rank.append(cache, key[:count, kept].contiguous(), value[:count, kept].contiguous())
+            options['sink_logits'] = None if sinks is None else sinks[mine].copy()
+            whole.add(mine, rank.attention(cache, query[:, mine].contiguous(), value.shape[2], options))
+        return whole.sum[None], None
 
-    def attend_latent(self, module, query, latent, paged, group, options):
-        """Absorbed: queries become as wide as latent rows, and the sum of latent rows becomes values."""
-        heads, width = query.shape[1], module.qk_nope_head_dim
-        up = module.kv_b_proj.weight.view(heads, width + module.v_head_dim, module.kv_lora_rank)
+    def attend_latent(self, module, cache, query, latent, options):
+        """Absorbed: queries become as wide as latent rows, and the sum of latent rows becomes values. Every rank has all latent rows."""
+        heads, width, wide = query.shape[1], module.qk_nope_head_dim, module.kv_lora_rank
+        up = module.kv_b_proj.weight.view(heads, width + module.v_head_dim, wide)
         absorbed = torch.einsum('thd,hdl->thl', query[..., :width], up[:, :width])
-        query = torch.cat((absorbed, query[..., width:]), dim=-1).contiguous()
-        self.stream.kv_append(paged, group, latent)
-        out = torch.empty(len(query), heads, module.kv_lora_rank)
-        self.stream.attention(paged, group, query, out, head_dim_v=module.kv_lora_rank, **options)
-        self.stream.synchronize()
-        return torch.einsum('thl,hvl->thv', out, up[:, width:])[None], None
-
-    def state(self, tensor):
-        cache, group = self.place(self.layer, 'state')
-        return self.memory.paged_state(cache.layer, cache.sub, tensor), group
+        query = torch.cat((absorbed, query[..., width:]), dim=-1)
+        whole = ranks.Whole(len(query), heads, module.v_head_dim)
+        for rank in self.ranks:
+            mine = rank.share(heads)
+            rank.append(cache, latent.contiguous(), None)
+            out = rank.attention(cache, query[:, mine].contiguous(), wide, {**options, 'head_dim_v': wide})
+            whole.add(mine, torch.einsum('thl,hvl->thv', out, up[mine, width:]))
+        return whole.sum[None], None
 
     def causal_conv1d_fn(self, hidden_states, weight, bias=None, activation=None, **_):
         """[1, channels, tokens]"""
-        state, group = self.state(0)
-        rows = hidden_states[0].T.contiguous()
-        out = torch.empty_like(rows)
         assert activation in (None, 'silu'), activation
-        self.stream.conv1d(state, group, rows, weight.detach().contiguous(), out, bias=None if bias is None else bias.detach(),
-                           silu=activation == 'silu')
-        self.stream.synchronize()
-        return out.T[None]
+        cache, rows = self.kinds[self.layer, 'state'], hidden_states[0].T
+        whole = ranks.Whole(*rows.shape)
+        for rank in self.ranks:
+            mine = rank.channels(cache)
+            own = None if bias is None else bias.detach()[mine].contiguous()
+            whole.add(mine, rank.conv1d(cache, rows[:, mine].contiguous(), weight.detach()[mine].contiguous(), own, activation))
+        return whole.sum.T[None]
 
     def torch_chunk_gated_delta_rule(self, query, key, value, g, beta, use_qk_l2norm_in_kernel=False, **_):
-        state, group = self.state(1)
-        out = torch.empty_like(value[0])
-        self.stream.gated_delta(state, group, query[0].contiguous(), key[0].contiguous(), value[0].contiguous(), g[0].float().contiguous(),
-                                beta[0].float().contiguous(), out, l2norm=use_qk_l2norm_in_kernel)
-        self.stream.synchronize()
-        return out[None], None
+        cache = self.kinds[self.layer, 'state']
+        whole = ranks.Whole(*value.shape[1:])
+        for rank in self.ranks:
+            few, mine = rank.share(query.shape[2]), rank.share(value.shape[2])
+            whole.add(mine, rank.gated_delta(
+                cache, query[0][:, few].contiguous(), key[0][:, few].contiguous(), value[0][:, mine].contiguous(),
+                g[0][:, mine].float().contiguous(), beta[0][:, mine].float().contiguous(), use_qk_l2norm_in_kernel))
+        return whole.sum[None], None
 
     def mamba2_chunk_scan(self, x, dt, a, b, c, chunk_size=None, D=None, z=None, dt_bias=None, dt_softplus=False, dt_limit=None, **_):
-        state, group = self.state(1)
         assert z is None
-        out = torch.empty_like(x[0])
-        low, high = dt_limit or (0.0, 0.0)
-        self.stream.selective_scan(state, group, x[0].contiguous(), dt[0].contiguous(), a.float(), b[0].contiguous(), c[0].contiguous(), out,
-                                   skip=D.detach(), dt_bias=dt_bias.detach(), softplus=dt_softplus, dt_min=low,
-                                   dt_max=0.0 if high == float('inf') else high)
-        self.stream.synchronize()
-        return out[None]
+        cache = self.kinds[self.layer, 'state']
+        whole = ranks.Whole(*x.shape[1:])
+        for rank in self.ranks:
+            few, mine = rank.share(b.shape[2]), rank.share(x.shape[2])
+            whole.add(mine, rank.scan_heads(
+                cache, x[0][:, mine].contiguous(), dt[0][:, mine].contiguous(), a[mine].float(), b[0][:, few].contiguous(),
+                c[0][:, few].contiguous(), D.detach()[mine], dt_bias.detach()[mine], dt_softplus, dt_limit or (0.0, float('inf'))))
+        return whole.sum[None]
 
     def mamba_selective_scan(self, x, dt, a, b, c, D=None, z=None, delta_bias=None, delta_softplus=False, **_):
         """[1, channels, tokens]"""
-        state, group = self.state(1)
-        rows, gate = x[0].T[:, :, None].contiguous(), z[0].T[:, :, None].contiguous()
-        out = torch.empty_like(rows)
-        self.stream.selective_scan(state, group, rows, dt[0].T.contiguous(), a.float().contiguous(), b[0].T[:, None].contiguous(),
-                                   c[0].T[:, None].contiguous(), out, skip=D.detach(), dt_bias=delta_bias.detach(), z=gate,
-                                   softplus=delta_softplus)
-        self.stream.synchronize()
-        return out[:, :, 0].T[None]
+        cache, whole = self.kinds[self.layer, 'state'], ranks.Whole(x.shape[2], x.shape[1])
+        for rank in self.ranks:
+            mine = rank.share(x.shape[1])
+            whole.add(mine, rank.scan_channels(
+                cache, x[0].T[:, mine].contiguous(), dt[0].T[:, mine].contiguous(), a[mine].float().contiguous(), b[0].T.contiguous(),
+                c[0].T.contiguous(), D.detach()[mine], delta_bias.detach()[mine], z[0].T[:, mine].contiguous(), delta_softplus))
+        return whole.sum.T[None]
 
-    @property
-    def names(self):
-        if not hasattr(self, '_names'):
-            self._names = {id(module): name for name, module in self.model.named_modules()}
-        return self._names
+
+def described(folder, kept_as):
+    text = json.load(open(os.path.join(folder, 'config.json'), encoding='utf-8'))
+    text['dtype'] = kept_as.dtype
+    return quire.Model.from_json(json.dumps(text))
+
+
+def is_of_encoder(module, name):
+    return getattr(module, 'layer_idx', None) is None or 'encoder.layers' in name
 
 
 def prepared(model):
@@ -196,9 +207,9 @@ def prepared(model):
 
 
 @contextlib.contextmanager
-def closing(engine):
+def opened(*arguments, **options):
+    engine = Engine(*arguments, **options)
     try:
         yield engine
     finally:
-        engine.stream.close()
-        engine.cache.close()
+        engine.close()

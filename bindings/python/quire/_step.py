@@ -293,7 +293,9 @@ class Step:
         return self._list(lib.quire_step_list_zeroes, "quire_zero", ZERO)
 
     def export(self) -> bytes:
-        """The step as bytes for a `Follower` in another process."""
+        """The step as bytes for a follower in another process, which is an engine in C
+        (quire_follower_import).
+        """
         size = ffi.new("uint64_t *")
         with self._cache._serial:
             step = self._in_flight()
