@@ -324,14 +324,21 @@ TEST(DeviceOffers, AreNotCopiedAllAtOnce) {
   EngineOptions o = of({full_layer(16, 128), full_layer(16, 128)});
   o.unit = 128;
   o.block = 32;
-  o.pages = 1000;
+  o.pages = 100;
   Pair pair(o, o, 1280);  // ten records of 2 MiB each
   const uint64_t before = pinned();
-  const quire_offer offer = pair.begin();
-  hold(true);
-  for (int turns = 0; turns < 10; ++turns) pair.prefill.run();
-  EXPECT_EQ(pinned() - before, 8U);
-  hold(false);
+  quire_offer offer{};
+  for (const bool is_wanted : {false, true}) {
+    offer = pair.begin();
+    hold(true);
+    for (int turns = 0; turns < 10; ++turns) pair.prefill.run();
+    EXPECT_EQ(pinned() - before, 8U);  // 16 MiB
+    if (!is_wanted) {
+      EXPECT_EQ(pair.prefill.withdraw(offer), QUIRE_OK);
+    }
+    hold(false);
+    if (!is_wanted) pair.prefill.settle();
+  }
   int turns = 0;
   for (; turns < 50 && !pair.prefill.is_ready(offer); ++turns) pair.prefill.run();
   EXPECT_GT(turns, 0);
