@@ -43,7 +43,8 @@ using quire::test::alive, quire::test::allocations, quire::test::armed, quire::t
 // Whether this allocation is the one of choice, or comes after it.
 bool fails(const void* caller) noexcept {
   const auto at = reinterpret_cast<uintptr_t>(caller);
-  if (!armed || at < quire::test::first_caller || at >= quire::test::end_of_callers || !(until-- == 0 || (for_ever && until < 0))) return false;
+  if (!armed || at < quire::test::first_caller || at >= quire::test::end_of_callers || !(until-- == 0 || (for_ever && until < 0)))
+    return false;
   failed++;
   return true;
 }
@@ -86,8 +87,12 @@ void* operator new(std::size_t bytes) { return take_or_throw(bytes, 16, QUIRE_CA
 void* operator new[](std::size_t bytes) { return take_or_throw(bytes, 16, QUIRE_CALLER); }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16, QUIRE_CALLER); }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return take(bytes, 16, QUIRE_CALLER); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment), QUIRE_CALLER); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return take_or_throw(bytes, static_cast<std::size_t>(alignment), QUIRE_CALLER); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return take_or_throw(bytes, static_cast<std::size_t>(alignment), QUIRE_CALLER);
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return take_or_throw(bytes, static_cast<std::size_t>(alignment), QUIRE_CALLER);
+}
 void operator delete(void* address) noexcept { give_back(address); }
 void operator delete[](void* address) noexcept { give_back(address); }
 void operator delete(void* address, const std::nothrow_t&) noexcept { give_back(address); }
