@@ -386,5 +386,28 @@ TEST(DeviceOffers, StayWithAConnectorThatDoesNotLetGo) {
   EXPECT_TRUE(kept_store->violations().empty());
 }
 
+// The same of a device that does not end a copy: what it reads stays held, what it writes stays pinned.
+TEST(DeviceOffers, StayWithADeviceThatDoesNotAnswer) {
+  static auto* const kept_clock = new Clock;
+  static auto* const kept_store = new FakeStore(peers());
+  Engine engine(*kept_clock, of(hybrid()), {kept_store});
+  const quire_sequence_id sequence = engine.open();
+  const Text text = count_text(1, 321);
+  engine.go_on(sequence, first(text, 320));
+  quire_offer offer{};
+  EXPECT_EQ(engine.try_offer(sequence, text, &offer, nullptr), QUIRE_OK);
+  hold(true);
+  for (int turns = 0; turns < 5; ++turns) EXPECT_TRUE(engine.run().empty());
+  const auto begun = std::chrono::steady_clock::now();
+  engine.drop_tiers();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+  hold(false);
+  EXPECT_GT(took.count(), 4.5);
+  EXPECT_LT(took.count(), 10.0);
+  EXPECT_EQ(kept_store->num_in_flight(), 0U);
+  EXPECT_EQ(engine.cache_stats().holds, 1U);
+  engine.verify();
+}
+
 }  // namespace
 }  // namespace quire::test

@@ -201,7 +201,7 @@ typedef struct quire_offer_info {
  * Nothing is copied: the connector sends from the pool, so the offer holds its blocks
  * (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a setting of
  * the connector), or it was withdrawn. Of a pool on a device the bytes are copied into host memory,
- * of which the connector sends. If all shards are on devices, the blocks are held until then only.
+ * and the connector sends the copy. If all shards are on devices, the blocks are held until then.
  *
  * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
  * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
