@@ -1,6 +1,7 @@
 #include "core/tier/offer_memory.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/base/checked.h"
 
