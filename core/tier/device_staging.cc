@@ -29,9 +29,23 @@ DeviceStaging::~DeviceStaging() {
   for (const Place& place : places_) release(place.bytes);
 }
 
-void DeviceStaging::release(std::span<uint8_t> bytes) noexcept {
+Result<std::span<uint8_t>> DeviceStaging::pin(uint64_t bytes) {
+  void* address = nullptr;
+  uint64_t held = 0;
+  Status allocated = allocate_on(memory_->device(), bytes, 4096, QUIRE_MEM_HOST, &address, &held);
+  const std::span<uint8_t> pinned(static_cast<uint8_t*>(address), held);
+  if (allocated.ok()) return pinned;
+  if (held > 0) unpin(pinned);
+  return allocated;
+}
+
+void DeviceStaging::unpin(std::span<uint8_t> bytes) noexcept {
   const Device& device = memory_->device();
   device.api().mem_free(device.get(), bytes.data(), bytes.size(), QUIRE_MEM_HOST);
+}
+
+void DeviceStaging::release(std::span<uint8_t> bytes) noexcept {
+  unpin(bytes);
   held_ -= bytes.size();
 }
 
@@ -71,15 +85,10 @@ Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes, bool fo
   if (place.empty() && held_ > 0 && held_ + wanted > kMostBytes) return std::shared_ptr<StagedBytes>();
   places_.reserve(places_.size() + num_taken_ + 1);
   if (place.empty()) {
-    void* address = nullptr;
-    uint64_t held = 0;
-    Status allocated = allocate_on(memory_->device(), wanted, 4096, QUIRE_MEM_HOST, &address, &held);
-    held_ += held;
-    place = {static_cast<uint8_t*>(address), held};
-    if (!allocated.ok()) {
-      if (held > 0) release(place);
-      return allocated;
-    }
+    auto pinned = pin(wanted);
+    if (!pinned.ok()) return pinned.take_status();
+    place = *pinned;
+    held_ += place.size();
   }
   ++num_taken_;
   if (for_store) held_by_stores_ += place.size();
@@ -92,6 +101,12 @@ Result<std::shared_ptr<StagedBytes>> DeviceStaging::take(uint64_t bytes, bool fo
 }
 
 Result<uint64_t> DeviceStaging::copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first, StagedBytes* staged) {
+  auto queued = copy(runs, to_shard, staged->bytes().data() + first);
+  if (queued.ok()) staged->copy_ = *queued;
+  return queued;
+}
+
+Result<uint64_t> DeviceStaging::copy(std::span<const PayloadRun> runs, bool to_shard, uint8_t* payload) {
   if (is_lost_) return lost();
   Copy copy;
   if (!spare_.empty()) {
@@ -106,15 +121,14 @@ Result<uint64_t> DeviceStaging::copy(std::span<const PayloadRun> runs, bool to_s
   for (const PayloadRun& run : runs) {
     for (uint64_t i = 0; i < run.count; ++i) {
       const auto own = reinterpret_cast<uint64_t>(regions_[run.region] + run.offset + i * static_cast<uint64_t>(run.stride));
-      const auto host =
-          reinterpret_cast<uint64_t>(staged->bytes().data() + first + run.payload_offset + i * static_cast<uint64_t>(run.payload_stride));
+      const auto host = reinterpret_cast<uint64_t>(payload + run.payload_offset + i * static_cast<uint64_t>(run.payload_stride));
       copy.runs.push_back({to_shard ? host : own, to_shard ? own : host, run.bytes});
     }
   }
   spare_.reserve(spare_.size() + under_way_.size() + 1);
   under_way_.push_back(std::move(copy));
   const Copy& queued = under_way_.back();
-  staged->copy_ = ++queued_;
+  ++queued_;
   try {
     Status status = stream_->copy(queued.runs.data(), queued.runs.size());
     if (status.ok()) status = queued.event->record();

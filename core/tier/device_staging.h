@@ -60,10 +60,17 @@ class DeviceStaging {
   // their number. After an error none is on its way.
   Result<uint64_t> copy(std::span<const PayloadRun> runs, bool to_shard, uint64_t first,  //
                         StagedBytes* staged);
+  // The same with a payload in memory that was pinned.
+  Result<uint64_t> copy(std::span<const PayloadRun> runs, bool to_shard, uint8_t* payload);
   // Whether all copies up to this number are done. After an error they are done, with what result
   // nobody knows.
   Result<bool> is_done(uint64_t copy);
   Status wait(uint64_t copy);
+  // Host memory that the device can address, whose owner counts it: it is no part of kMostBytes.
+  // Slow. Errors: RESOURCE_EXHAUSTED, and the driver's.
+  Result<std::span<uint8_t>> pin(uint64_t bytes);
+  // No copy of it is on its way.
+  void unpin(std::span<uint8_t> bytes) noexcept;
 
  private:
   friend class StagedBytes;

@@ -4,6 +4,8 @@
 #include <ctime>
 #include <span>
 
+#include "core/records/checksum.h"
+
 namespace quire {
 namespace {
 
@@ -77,6 +79,12 @@ bool describe_record(const TierState& state, const HeldRange& range, const Prefi
     before += stretch.size();
   }
   return true;
+}
+
+void sum_payload(const uint8_t* payload, RecordHeader* header) {
+  header->checksums.resize(header->num_blocks());
+  for (uint64_t b = 0; b < header->num_blocks(); ++b)
+    header->checksums[b] = checksum(payload + b * header->block_bytes, header->block_bytes);
 }
 
 }  // namespace quire

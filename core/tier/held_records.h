@@ -36,4 +36,7 @@ bool describe_record(const TierState& state, const HeldRange& range,            
                      RecordHeader* header, std::vector<PayloadRun>* runs,                //
                      std::vector<int32_t>* ids);
 
+// Checksums of a payload that lies in one piece.
+void sum_payload(const uint8_t* payload, RecordHeader* header);
+
 }  // namespace quire

@@ -26,7 +26,18 @@ bool same(const OfferHandle& a, const OfferHandle& b) {
   return differ == 0;
 }
 
+// Of all peers: what they may have at the same time.
+uint64_t most_bytes(const TierState& state) {
+  uint64_t most = 0;
+  for (const auto& tier : state.tiers) {
+    if (tier->is_peers()) most += std::min(tier->max_store_bytes(), UINT64_MAX - most);
+  }
+  return most;
+}
+
 }  // namespace
+
+Offers::Offers(TierState& state) : state_(state), memory_(state.shards, most_bytes(state)) {}
 
 Offers::Offer* Offers::find(const OfferHandle& handle) const {
   const auto at = std::find_if(offers_.begin(), offers_.end(), [&](const auto& o) { return same(o->handle, handle) && !o->is_withdrawn; });
@@ -38,8 +49,6 @@ Status Offers::check(uint32_t t) const {
   const Tier& tier = *state_.tiers[t];
   if (!tier.is_peers()) return fail(QUIRE_FAILED_PRECONDITION, "tier: tier %u has no QUIRE_TIER_PEERS", t);
   if (offers_.size() >= kMost) return fail(QUIRE_RESOURCE_EXHAUSTED, "offers: all %zu exist", kMost);
-  const bool on_device = std::any_of(state_.shards.begin(), state_.shards.end(), [](const ShardBytes& s) { return s.staging != nullptr; });
-  if (on_device) return fail(QUIRE_UNIMPLEMENTED, "offers: the host cannot address the bytes of the pool");
   return {};
 }
 
@@ -267,7 +276,7 @@ Status Offers::end(const OfferHandle& handle) {
 }
 
 bool Offers::any_waits() const {
-  return std::any_of(offers_.begin(), offers_.end(), [](const auto& offer) { return offer->waits(); });
+  return std::any_of(offers_.begin(), offers_.end(), [this](const auto& offer) { return offer->waits() || num_copies(*offer) > 0; });
 }
 
 void Offers::start_ready() noexcept {
@@ -279,7 +288,14 @@ void Offers::start_ready() noexcept {
     try {
       // Also where nothing more can be submitted: what was committed must be held before the next step.
       if (offer->grows() && !grow(offer.get()).ok()) started = Submitted::kFailed;
+      if (started == Submitted::kYes && offer->waits()) {
+        if (const Status copied = copy_ready(offer.get()); !copied.ok()) {
+          started = Submitted::kFailed;
+          report(*offer, copied);
+        }
+      }
       if (started == Submitted::kYes && offer->waits() && takes_more) started = start(offer.get(), &summed);
+      let_go(offer.get());
     } catch (const std::bad_alloc&) {
       started = Submitted::kFailed;
     }
@@ -298,16 +314,27 @@ Submitted Offers::start(Offer* offer, uint64_t* summed) {
     const Record& record = offer->records[offer->next];
     if (!state_.is_done(record.mark)) break;
     if (record.range.hold == 0) continue;
+    auto copied = is_copied(record);
+    if (!copied.ok()) {
+      report(*offer, copied.status());
+      return Submitted::kFailed;
+    }
+    if (!*copied) break;
     if (*summed >= kSummedAtOnce) return Submitted::kFull;
     const TierPart& part = state_.plan->parts()[record.part];
     if (!describe_record(state_, record.range, record.names, part, Clipping::kHoles, &header_, &runs_, &ids_)) {
       return Submitted::kFailed;
     }
-    header_.checksums.assign(header_.num_blocks(), 0);
-    sum_blocks(state_.shards[part.shard], runs_, header_.block_bytes, &state_.scratch,
-               [&](uint64_t block, uint64_t sum) { header_.checksums[block] = sum; });
+    if (record.copy != 0) {
+      sum_payload(record.place.bytes.data(), &header_);
+    } else {
+      header_.checksums.assign(header_.num_blocks(), 0);
+      sum_blocks(state_.shards[part.shard], runs_, header_.block_bytes, &state_.scratch,
+                 [&](uint64_t block, uint64_t sum) { header_.checksums[block] = sum; });
+    }
     *summed += header_.payload_bytes();
     if (const Submitted submitted = submit(offer, record); submitted != Submitted::kYes) return submitted;
+    copied_ahead_ -= record.place.bytes.size();
   }
   return Submitted::kYes;
 }
@@ -319,7 +346,12 @@ Submitted Offers::submit(Offer* offer, const Record& record) {
   state_.ticket_runs.clear();
   add_header_run(own, 0, &state_.ticket_runs);
   const ShardBytes& shard = state_.shards[part.shard];
-  add_payload_runs(shard, shard.ids[offer->tier], runs_, record.header_bytes, &state_.ticket_runs);
+  if (record.copy != 0) {
+    const auto address = reinterpret_cast<uint64_t>(record.place.bytes.data());
+    state_.ticket_runs.push_back({0, address, header_.payload_bytes(), 1, 0, record.header_bytes, 0});
+  } else {
+    add_payload_runs(shard, shard.ids[offer->tier], runs_, record.header_bytes, &state_.ticket_runs);
+  }
   return submit_runs(offer, header_.key, record.header_bytes + header_.payload_bytes());
 }
 
@@ -385,20 +417,21 @@ void Offers::withdraw(Offer* offer) noexcept {
 void Offers::close_ended() noexcept {
   for (size_t i = 0; i < offers_.size();) {
     Offer& offer = *offers_[i];
-    if (!offer.is_withdrawn || !offer.tickets.empty()) {
+    if (!offer.is_withdrawn || !offer.tickets.empty() || num_copies(offer) > 0) {
       ++i;
       continue;
     }
     for (const quire_hold_id hold : offer.holds) (void)state_.cache->hold_end(hold);
+    give_back(offer);
     state_.tiers[offer.tier]->bytes_in_stores -= offer.bytes;
     offers_[i] = std::move(offers_.back());
     offers_.pop_back();
   }
 }
 
-uint64_t Offers::num_records_of(uint32_t tier) const {
+uint64_t Offers::num_under_way(uint32_t tier) const {
   uint64_t n = 0;
-  for (const auto& offer : offers_) n += offer->tier == tier ? offer->tickets.size() : 0;
+  for (const auto& offer : offers_) n += offer->tier == tier ? offer->tickets.size() + num_copies(*offer) : 0;
   return n;
 }
 
@@ -407,10 +440,10 @@ void Offers::stop() noexcept {
   close_ended();
 }
 
-void Offers::leave_headers(std::vector<RawBytes>* headers) noexcept {
+void Offers::leave_behind(std::vector<std::shared_ptr<void>>* left) noexcept {
   try {
-    headers->reserve(offers_.size());
-    for (const auto& offer : offers_) headers->push_back(std::move(offer->headers));
+    left->reserve(offers_.size());
+    for (auto& offer : offers_) left->push_back(std::shared_ptr<void>(std::move(offer)));
   } catch (const std::bad_alloc&) {
     for (auto& offer : offers_) (void)offer.release();
   }

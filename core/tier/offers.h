@@ -3,6 +3,10 @@
 // pool until then, so the offer holds the blocks. Records are those that tiers keep, but for blocks
 // that the sequence has no more: of windows and chunks an offer has what resuming at its end needs.
 //
+// Of shards on devices the connector reads copies in host memory, which are the offer's until it
+// ends. Where all shards are on devices, blocks are held until the records with their copies were
+// submitted.
+//
 // An offer that grows has its records planned when it begins. Those of units that are committed are
 // held and submitted in every call of start_ready(), in the order of the prompt; what describes the
 // offer goes first. So a reader that finds the description, and not a record, knows that the record
@@ -19,6 +23,7 @@
 
 #include "core/tier/held_records.h"
 #include "core/tier/offer_description.h"
+#include "core/tier/offer_memory.h"
 #include "core/tier/tier_state.h"
 
 namespace quire {
@@ -27,7 +32,7 @@ class Offers {
  public:
   static constexpr size_t kMost = 4096;
 
-  explicit Offers(TierState& state) : state_(state) {}  // borrowed
+  explicit Offers(TierState& state);  // borrowed; its tiers are there
 
   // end_token: 0 = as far as is committed; it grows if that is more.
   Result<quire_offer> begin(SequenceId sequence, std::span<const quire_symbol> symbols,  //
@@ -42,12 +47,12 @@ class Offers {
   // False: it is the end of no record.
   bool ended(uint32_t tier, const quire_completion& end) noexcept;
   size_t num_offers() const { return offers_.size(); }
-  uint64_t num_records() const { return by_ticket_.size(); }  // that connectors have
-  uint64_t num_records_of(uint32_t tier) const;
-  // Withdraws all.
+  // Records that are read or copied.
+  uint64_t num_under_way(uint32_t tier) const;
+  // Withdraws all, and ends those that can end now.
   void stop() noexcept;
   // Connectors may read them for ever.
-  void leave_headers(std::vector<RawBytes>* headers) noexcept;
+  void leave_behind(std::vector<std::shared_ptr<void>>* left) noexcept;
 
  private:
   struct Record {
@@ -57,6 +62,8 @@ class Offers {
     uint64_t header_at = 0, header_bytes = 0;
     uint64_t bytes = 0;  // with its header; at most, until it is held
     uint64_t mark = 0;   // of the streams: the kernels that wrote it
+    HostPlace place;     // of a payload on a device: its copy
+    uint64_t copy = 0;   // number of it; 0: none was queued
   };
   struct Offer {
     OfferHandle handle{};
@@ -69,6 +76,7 @@ class Offers {
     std::vector<quire_hold_id> holds;
     std::vector<Record> records;     // by their ends
     size_t num_held = 0;             // of these; the others are to come
+    size_t next_copy = 0;            // record that is copied next, or need not be
     size_t next = 0;                 // record that is submitted next
     uint64_t description_at = 0;     // in `headers`; it is submitted first
     uint64_t description_bytes = 0;  // 0: the connector takes none that long
@@ -103,9 +111,18 @@ class Offers {
   Submitted start(Offer* offer, uint64_t* summed);
   Submitted submit(Offer* offer, const Record& record);
   Submitted submit_description(Offer* offer);
+  // Queues copies of what the kernels have written, a little ahead of what is submitted.
+  Status copy_ready(Offer* offer);
+  Result<bool> is_copied(const Record& record) const;
+  uint64_t num_copies(const Offer& offer) const noexcept;  // on their way
+  // Blocks that nobody reads any more.
+  void let_go(Offer* offer) noexcept;
+  void give_back(const Offer& offer) noexcept;
   // Its runs are in ticket_runs.
   Submitted submit_runs(Offer* offer, const RecordKey& name, uint64_t bytes);
   void withdraw(Offer* offer) noexcept;
+  // The device's fault: its log says it, and the offer is withdrawn.
+  void report(const Offer& offer, const Status& status) const;
   // Ends those that nobody reads and nobody will.
   void close_ended() noexcept;
 
@@ -116,6 +133,8 @@ class Offers {
   RecordHeader header_;
   std::vector<PayloadRun> runs_;
   std::vector<int32_t> ids_;
+  OfferMemory memory_;
+  uint64_t copied_ahead_ = 0;  // bytes that were copied, or will be, and not submitted
 };
 
 }  // namespace quire

@@ -6,7 +6,6 @@
 
 #include "core/base/checked.h"
 #include "core/plan/limits.h"
-#include "core/records/checksum.h"
 #include "core/tier/held_records.h"
 
 namespace quire {
@@ -284,13 +283,9 @@ uint32_t Stores::start_record(uint32_t index, uint32_t p, uint32_t tiers) {
 
 void Stores::sum(const Unit& unit, uint32_t p, RecordHeader* header) {
   const ShardBytes& shard = state_.shards[state_.plan->parts()[p].shard];
+  if (shard.staging != nullptr) return sum_payload(unit.staged[p].bytes->bytes().data(), header);
   header->checksums.assign(header->num_blocks(), 0);
-  if (shard.staging == nullptr) {
-    return sum_blocks(shard, runs_, header->block_bytes, &state_.scratch,
-                      [&](uint64_t block, uint64_t sum) { header->checksums[block] = sum; });
-  }
-  const uint8_t* const bytes = unit.staged[p].bytes->bytes().data();
-  for (uint64_t b = 0; b < header->num_blocks(); ++b) header->checksums[b] = checksum(bytes + b * header->block_bytes, header->block_bytes);
+  sum_blocks(shard, runs_, header->block_bytes, &state_.scratch, [&](uint64_t block, uint64_t sum) { header->checksums[block] = sum; });
 }
 
 Submitted Stores::submit(uint32_t index, uint32_t p, uint32_t t, const RecordHeader& header, std::span<const PayloadRun> runs) {

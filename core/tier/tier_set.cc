@@ -189,9 +189,10 @@ bool TierSet::drain() noexcept {
     state_.cancel(slot);
   }
   const auto begun = std::chrono::steady_clock::now();
-  while (state_.transfers->num_in_use() > 0 || offers_.num_records() > 0) {
+  while (state_.transfers->num_in_use() > 0 || offers_.num_offers() > 0) {
     if (std::chrono::steady_clock::now() - begun > std::chrono::nanoseconds(kLongestDrain)) return false;
     if (!poll()) wait(kTick, false);
+    offers_.stop();  // copies of some may have ended
   }
   return true;
 }
@@ -204,8 +205,8 @@ void TierSet::leave_behind() noexcept {
   for (uint32_t slot = 0; slot < Transfers::kMost; ++slot) {
     if (state_.transfers->is_open(slot)) ++tickets[state_.transfers->at(slot).tier];
   }
-  for (uint32_t t = 0; t < state_.tiers.size(); ++t) tickets[t] += offers_.num_records_of(t);
-  offers_.leave_headers(&state_.left_headers);
+  for (uint32_t t = 0; t < state_.tiers.size(); ++t) tickets[t] += offers_.num_under_way(t);
+  offers_.leave_behind(&state_.left_offers);
   for (size_t t = 0; t < state_.tiers.size(); ++t) {
     if (tickets[t] == 0) continue;
     const Connector& connector = state_.tiers[t]->connector();

@@ -46,8 +46,8 @@ struct TierState {
   uint64_t bytes_of_wholes = 0;               // of records that are read whole now
   std::vector<quire_ticket_run> ticket_runs;  // scratch of one submission
   std::vector<uint8_t> scratch;
-  std::vector<RawBytes> left_headers;  // of offers that a connector never let go
-  TierState* left_behind = nullptr;    // another one that a connector never let go
+  std::vector<std::shared_ptr<void>> left_offers;  // that a connector never let go
+  TierState* left_behind = nullptr;                // another one that a connector never let go
 
   int64_t now() const;
   // Submits the transfer of this slot; its runs are in ticket_runs. Where it was not taken the slot

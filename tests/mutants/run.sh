@@ -57,7 +57,7 @@ tests_of() {  # tests_of FILE
     samples/fleet/*) echo fleet_parts ;;
     plugins/zmq/*) echo zmq_wire zmq_index zmq_create zmq_failures zmq_slow ;;
     core/records/*) echo unit_records tier_records ;;
-    core/tier/device_staging.cc) echo tier_device ;;
+    core/tier/device_staging.cc | core/tier/offer_copies.cc | core/tier/offer_memory.cc) echo tier_device ;;
     core/tier/offers.cc | core/tier/awaiting.cc) echo tier_offers ;;
     core/tier/* | core/session/*) echo metrics_text tier_fetch tier_records tier_memory ;;
     core/metrics/*) echo metrics_text ;;

@@ -95,7 +95,7 @@ TEST(Offers, AreReadAfterTheSequenceHasGone) {
       p.engine.finish(p.sequence);
       p.engine.forget_all();
       for (quire_symbol first = 1000; first < 5000; first += 1000) p.engine.compute(count_text(first, 200));
-      EXPECT_GT(p.engine.cache_stats().holds, 0U);
+      EXPECT_EQ(p.engine.cache_stats().holds > 0, !is_on_device());  // where it was copied it is read there
       EXPECT_EQ(decode.fetch_from(offer, decode.open(), text).committed, 320U);
       p.engine.settle();
       p.engine.expect_nothing_left();

@@ -1,35 +1,10 @@
 // Tiers of a pool on a device: a GPU's driver over a library without a GPU, whose memory the host cannot read. What is copied runs when it
 // is asked whether it is done, and not before. The other tests of tiers run there, too; these are those of failing devices.
-#include <dlfcn.h>
-
-#include <cstdlib>
-
+#include "tests/tier/faked_gpu.h"
 #include "tests/tier/tier_rig.h"
 
 namespace quire::test {
 namespace {
-
-template <typename Call>
-Call* of_fake(const char* name) {
-  for (const char* file : {"libcuda.so.1", "libamdhip64.so.7"}) {
-    void* const library = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
-    if (library == nullptr) continue;
-    void* const symbol = dlsym(library, name);
-    dlclose(library);
-    if (symbol != nullptr) return reinterpret_cast<Call*>(symbol);
-  }
-  std::fprintf(stderr, "no fake of a GPU's library is loaded\n");
-  std::abort();
-}
-// The n-th call of that name from now on fails: 2 without more, 700 with the device.
-void fail_call(const char* cuda, const char* hip, uint32_t nth, int code) {
-  const bool is_cuda = std::string(std::getenv("QUIRE_TIER_DRIVER")) == "cuda";
-  of_fake<void(const char*, uint32_t, int)>("quire_fake_fail")(is_cuda ? cuda : hip, nth, code);
-}
-void fail_launch(uint32_t nth, int code) { fail_call("cuLaunchKernel", "hipModuleLaunchKernel", nth, code); }
-void fail_pinned(uint32_t nth) { fail_call("cuMemHostAlloc", "hipHostMalloc", nth, 2); }
-void hold(bool held) { of_fake<void(int)>("quire_fake_hold")(held ? 1 : 0); }
-void revive() { of_fake<void()>("quire_fake_revive")(); }
 
 EngineOptions options() {
   EngineOptions o;

@@ -111,10 +111,10 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   must(quire_config_get_info(config, &info, &err), err, "info");
   for (uint32_t s = 0; s < info.num_shards; ++s) {
     quire_memory* memory = nullptr;
-    must(quire_memory_create(device, config, s, &memory, &err), err, "memory");
+    must(quire_memory_create(device_of(s), config, s, &memory, &err), err, "memory");
     memories_.emplace_back(memory);
     quire_stream* stream = nullptr;
-    must(quire_stream_create(device, 0, &stream, &err), err, "stream");
+    must(quire_stream_create(device_of(s), 0, &stream, &err), err, "stream");
     streams_.emplace_back(stream);
     must(quire_memory_poison(memory, stream, 0xa5, &err), err, "poison");
   }
@@ -133,9 +133,9 @@ Engine::~Engine() {
 
 void Engine::make_places() {
   quire_error err = QUIRE_INIT(quire_error);
-  quire_device_info device = QUIRE_INIT(quire_device_info);
-  must(quire_device_get_info(device_.get(), &device, &err), err, "device info");
   for (uint32_t s = 0; s < memories_.size(); ++s) {
+    quire_device_info device = QUIRE_INIT(quire_device_info);
+    must(quire_device_get_info(device_of(s), &device, &err), err, "device info");
     for (const quire_layer& layer : options_.layers) {
       quire_layer_place at = QUIRE_INIT(quire_layer_place);
       must(quire_config_get_place(config_.get(), layer.layer, 0, &at, &err), err, "place");

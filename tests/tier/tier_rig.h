@@ -37,6 +37,7 @@ using Owned = std::unique_ptr<T, Releases<T, Release>>;
 // The CPU's, or the one that QUIRE_TIER_DRIVER names, of the folder QUIRE_TIER_DRIVER_PATH. Its
 // bytes may lie on a device that the host cannot read.
 void choose_driver(quire_runtime_options* options);
+bool is_on_device();  // that driver's bytes
 
 // Time that tests move. A real one goes by itself, and tests move it on by `now`.
 struct Clock {
@@ -82,6 +83,7 @@ struct EngineOptions {
   // Layers of drafts do not know the tokens that follow: the last rows of a step that ends before
   // this token are guesses, and the next step writes them again.
   uint64_t guesses_before = 0;
+  uint32_t host_shards = 0;           // bits of shards in host memory, whatever the driver is
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);
@@ -204,6 +206,7 @@ class Engine {
   // kernels may read is then there.
   void upload(quire_step step, quire_sequence_id sequence);
   void read(quire_step step, const Text& text, uint64_t position);
+  quire_device* device_of(uint32_t shard);
   // Regions on a device have shadows in host memory, which the stamps are written to and read from.
   void mirror(bool to_device);
   void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
@@ -218,7 +221,7 @@ class Engine {
   quire_error tiers_error_ = QUIRE_INIT(quire_error);
   std::vector<FakeStore*> stores_;
   Owned<quire_config, quire_config_release> config_;
-  Owned<quire_device, quire_device_release> device_;
+  Owned<quire_device, quire_device_release> device_, host_device_;
   Owned<quire_cache, quire_cache_release> cache_;
   std::vector<Owned<quire_memory, quire_memory_release>> memories_;
   std::vector<Owned<quire_stream, quire_stream_release>> streams_;

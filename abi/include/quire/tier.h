@@ -61,7 +61,8 @@ typedef struct quire_tier {
    * them. What is in flight is held, so it is missing in the pool.
    * 0 = 64 MiB, or its part of an eighth of the pool, which the tiers that write share equally,
    * if that is less.
-   * Of peers: bytes of all offers; one that is alone may exceed it. 0 = a quarter of the pool. */
+   * Of peers: bytes of all offers; one that is alone may exceed it. 0 = a quarter of the pool. Of
+   * pools on devices it is host memory, which stays pinned until the tiers are released. */
   uint64_t max_store_bytes;
   uint64_t reserved0;              /* 0 */
 } quire_tier;
@@ -199,7 +200,8 @@ typedef struct quire_offer_info {
 /* Offers the first tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
  * Nothing is copied: the connector sends from the pool, so the offer holds its blocks
  * (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a setting of
- * the connector), or it was withdrawn.
+ * the connector), or it was withdrawn. Of a pool on a device the bytes are copied into host memory,
+ * and the connector sends the copy. If all shards are on devices, the blocks are held until then.
  *
  * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
  * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
@@ -225,9 +227,8 @@ typedef struct quire_offer_info {
  * symbols, end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is
  * committed, and end_token is 0; of an offer that does not grow: a load of the sequence is in
  * progress, or the state or a block of a window at its end is not there), RESOURCE_EXHAUSTED
- * (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (bytes that the host cannot address; a
- * connector that registers regions; one that grows, through a connector whose objects are too
- * short for its description). */
+ * (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (a connector that registers regions; one
+ * that grows, through a connector whose objects are too short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        uint64_t end_token, uint32_t tier, quire_offer *out,
@@ -235,11 +236,11 @@ QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id seq
 /* Reads how an offer stands. handle: [16].
  * Thread: serialized on tiers. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended: its reader is done, its lease is
- * over, or the connector failed). */
+ * over, or the connector or a device failed). */
 QUIRE_API quire_code quire_offer_get_info(quire_tiers *tiers, const uint8_t *handle,
                                           quire_offer_info *info, quire_error *err);
-/* Withdraws an offer. Its blocks stay held until the connector has proved that it reads them no
- * more. handle: [16].
+/* Withdraws an offer. Its blocks, or their copies, stay until the connector has proved that it
+ * reads them no more. handle: [16].
  * Thread: serialized on tiers. Blocking: no.
  * Errors: INVALID_ARGUMENT, NOT_FOUND (unknown, or it has ended). */
 QUIRE_API quire_code quire_offer_end(quire_tiers *tiers, const uint8_t *handle, quire_error *err);

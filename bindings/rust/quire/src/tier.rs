@@ -296,8 +296,9 @@ impl<'e> Tiers<'e> {
     }
 
     /// Offers the first tokens of a sequence to one reader, through a tier with [`Tier::peers`]. `symbols` are the sequence's, at least those up to
-    /// the end and those that drafts read ahead of it. Nothing is copied: the connector sends from the pool, so the offer holds its blocks until
-    /// its reader is done, its lease is over (a setting of the connector), or [`Tiers::end_offer`].
+    /// the end and those that drafts read ahead of it. The connector sends from the pool, so the offer holds its blocks until its reader is
+    /// done, its lease is over (a setting of the connector), or [`Tiers::end_offer`]. Of a pool on a device it sends from copies in host memory:
+    /// blocks are held until they were copied, if all shards are on devices.
     ///
     /// `end_token` is a multiple of the tokens at which all groups can resume; with recurrent layers commit up to exactly there. `None`: the last
     /// one that is committed. An offer of more than what is committed *grows*: each [`Tiers::run`] adds what was committed since. Call it after
@@ -307,7 +308,7 @@ impl<'e> Tiers<'e> {
     /// # Errors
     /// `InvalidArgument` (`end_token`), `NotFound` (stale id), `OutOfRange` (`tier`, too few symbols), `FailedPrecondition` (no [`Tier::peers`]; a load of the sequence is in
     /// progress; nothing is committed that far, or the state there is not kept), `ResourceExhausted` (`max_store_bytes`, holds, 4,096 offers),
-    /// `Unimplemented` (bytes that the host cannot address).
+    /// `Unimplemented` (one that grows, through a connector whose objects are too short to describe it).
     pub fn begin_offer(&self, sequence: SequenceId, symbols: &[Symbol], end_token: Option<u64>, tier: u32) -> Result<Offer> {
         let (mut out, n, end) = (sys::quire_offer::default(), symbols.len() as u64, end_token.unwrap_or(0));
         call(|err| unsafe { sys::quire_offer_begin(self.raw.as_ptr(), sequence.0, symbols.as_ptr(), n, end, tier, &mut out, err) })?;
@@ -317,7 +318,7 @@ impl<'e> Tiers<'e> {
     /// How an offer stands.
     ///
     /// # Errors
-    /// `NotFound` (unknown, or it has ended: its reader is done, its lease is over, or the connector failed).
+    /// `NotFound` (unknown, or it has ended: its reader is done, its lease is over, or the connector or a device failed).
     pub fn offer_info(&self, handle: &OfferHandle) -> Result<OfferInfo> {
         let mut raw = OfferInfo::empty();
         call(|err| unsafe { sys::quire_offer_get_info(self.raw.as_ptr(), handle.as_ptr(), &mut raw, err) })?;
