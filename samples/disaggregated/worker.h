@@ -56,6 +56,7 @@ typedef struct worker {
   step_batch batch;
   workload work;        /* requests[i] is that of jobs[i] */
   uint64_t* token_hash; /* of a step */
+  uint64_t youngest;    /* id: it and later ones wait for an older one; 0 = nobody waits */
   unsigned char* head;  /* one head of keys or values */
   job jobs[MOST_JOBS];
 } worker;

@@ -222,8 +222,8 @@ static uint32_t add_entry(step* s, job* j, uint32_t budget) {
   return tokens;
 }
 
-/* Of those that compute. NULL: none came later. */
-static job* oldest_after(worker* w, const job* other) {
+/* The running job with the smallest id above that of `other` (NULL: of all); NULL: there is none. */
+static job* next_oldest(worker* w, const job* other) {
   job* oldest = NULL;
   for (job* j = w->jobs; j < w->jobs + w->slots; ++j) {
     int is_later = j->state == JOB_RUNNING && (other == NULL || j->id > other->id);
@@ -232,13 +232,14 @@ static job* oldest_after(worker* w, const job* other) {
   return oldest;
 }
 
-/* Oldest first. */
+/* Oldest first. Those that gave up their blocks wait until something older went on. */
 static int reserve(step* s) {
   worker* w = s->worker;
   quire_error err = QUIRE_INIT(quire_error);
   uint32_t budget = (uint32_t)w->options.budget;
-  for (job* j = oldest_after(w, NULL); j != NULL && budget != 0; j = oldest_after(w, j))
-    budget -= add_entry(s, j, budget);
+  for (job* j = next_oldest(w, NULL); j != NULL && budget != 0; j = next_oldest(w, j))
+    if (w->youngest == 0 || j->id < w->youngest) budget -= add_entry(s, j, budget);
+  if (s->count == 0) w->youngest = 0;
   if (s->count == 0) return ENGINE_OK;
   if (quire_reserve(w->rig.cache, s->entries, s->count, s->symbols, s->num_symbols, s->results,
                     &s->step, &err) != QUIRE_OK) {
@@ -283,7 +284,7 @@ static void look_at(step* s, uint32_t row) {
   uint32_t wanted = (uint32_t)j->peer.end_token;
   if (j->is_checked) return;
   j->is_checked = 1;
-  j->recomputed = wanted > j->committed ? wanted - j->committed : 0;
+  j->recomputed += wanted > j->committed ? wanted - j->committed : 0; /* also when it starts again */
   if (w->breaks_rows && j->from_peer != 0) check_break(w, w->batch.groups, row);
   check_found(w, j, w->batch.groups, row);
 }
@@ -308,25 +309,23 @@ static int compute(step* s) {
   return rc != ENGINE_OK ? rc : s->rc;
 }
 
-/* All requests wait for blocks that others have: the latest that has some gives them up, and starts
- * again with what is left of them. If one alone has some, blocks of transfers that were given up
- * come back: the longest request has room by itself. */
-static int make_room(worker* w) {
+/* No request that was asked found room: the latest one that has blocks gives them up. It waits
+ * until an older one went on, and then starts again from whatever prefix is still cached. *did: one
+ * was found; otherwise quarantined blocks come back. */
+static int make_room(worker* w, int* did) {
   quire_error err = QUIRE_INIT(quire_error);
   job* last = NULL;
-  int holders = 0;
-  for (job* j = oldest_after(w, NULL); j != NULL; j = oldest_after(w, j)) {
-    if (j->committed == 0) continue;
-    last = j;
-    ++holders;
-  }
-  if (holders < 2) return ENGINE_OK;
+  for (job* j = next_oldest(w, NULL); j != NULL; j = next_oldest(w, j))
+    if (j->committed != 0) last = j;
+  *did = last != NULL;
+  if (last == NULL) return ENGINE_OK;
   int rc = check_results(w, last);
   last->results.num_rows = last->results.num_values = 0;
   if (quire_sequence_preempt(w->rig.cache, last->sequence, &err) != QUIRE_OK)
     return complain_quire("preempt", &err);
   last->committed = last->given = 0;
   last->is_matched = last->is_checked = 0;
+  w->youngest = next_oldest(w, NULL) != last ? last->id : 0;
   fprintf(stderr, "request %" PRIu64 " starts again: the pool is full\n", last->id);
   return rc;
 }
@@ -378,8 +377,9 @@ int worker_round(worker* w, int* did) {
   if (rc == ENGINE_OK && s.symbols == NULL) rc = ENGINE_FAILED;
   if (rc == ENGINE_OK) rc = reserve(&s);
   if (rc == ENGINE_OK && s.step.id != 0) rc = compute(&s);
+  if (s.step.id != 0) w->youngest = 0;
   int is_stuck = w->is_decode && s.count != 0 && s.step.id == 0 && !transfers;
-  if (rc == ENGINE_OK && is_stuck) rc = make_room(w);
+  if (rc == ENGINE_OK && is_stuck) rc = make_room(w, &is_stuck);
   if (rc == ENGINE_OK && s.step.id != 0) rc = commit(&s);
   free(s.symbols);
   *did = transfers || s.step.id != 0 || is_stuck;

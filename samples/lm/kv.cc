@@ -32,7 +32,8 @@ quire_dtype kv_dtype(const ModelConfig& config, const std::string& dtype) {
   return stated == "float32" ? kFp32 : stated == "float16" ? kFp16 : kBf16;
 }
 
-// The CPU driver reads short pages a tenth sooner where the tokens of a head lie together.
+// The CPU driver decodes pages of 16 tokens 10 % faster where the tokens of a head are contiguous.
+// Others have kernels for every order.
 const quire_str kHeadsFirst = quire::text("BPJKHTD");
 
 quire_plan_options plan_options(const ModelConfig& config, const KvSettings& settings) {

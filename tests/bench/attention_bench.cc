@@ -221,6 +221,7 @@ Args decode(const std::string& order, uint32_t page, uint32_t group, quire_dtype
 
 const bool kRegistered = [] {
   for (uint32_t group : {1u, 2u, 4u, 8u, 16u}) add("decode", decode("LPBJKHTD", 16, group), 60);
+  for (const char* order : {"BPJKHTD", "BPJKTHD"}) add("decode", decode(order, 16, 2), 60);
   for (uint32_t group : {1u, 4u, 8u}) {
     const Args compact = decode("LPBJKHTD", 528, group);
     add("decode", compact, 30);

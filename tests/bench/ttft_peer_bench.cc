@@ -1,8 +1,8 @@
 // transfer/ttft/peer/: the time from a request to its last computed token, where another process computes all of the prompt but its end and
 // offers it from the beginning, against the time in which that process alone computes the whole prompt. Both in turn, one thread each.
-//   of_prefill: the median over rounds of that ratio.
+//   of_prefill: that ratio, the larger one of two rounds.
 //   after_prefill: the same, where the offer begins when the prompt is complete, in the first round only.
-//   prefill_s: seconds of computing alone. A round is three of these.
+//   prefill_s: seconds of computing alone. The first round takes three times as long, the second one twice.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
 #include <unistd.h>

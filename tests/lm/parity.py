@@ -5,7 +5,7 @@ The modeling files are transformers' own; attention, convolutions and state func
 recorded sequences in its own way (parity_cases.py), over engines of several kinds: one rank, tensor parallelism, followers, states in place
 and at blocks, pages that quire and torch share by DLPack, a pool that is too small. Every row is compared, by relative L2 with the limit of
 its type of cache (cache_types.py), and the first choice must be the same wherever its margin exceeds the error. Then the same cases read
-wrong blocks and states on purpose, from the 30th token on, and each must be seen. QUIRE_LIBRARY names the library.
+wrong blocks and states on purpose, from the 31st token on, and each must be seen. QUIRE_LIBRARY names the library.
 """
 import argparse
 import dataclasses
@@ -124,7 +124,7 @@ class Suite:
             least = min(least, score.worst)
             if failure or score.worst <= self.limit * (10 if self.kept_as.name == 'fp32' else 1):
                 self.problem(kind, case, f'with wrong blocks: {failure or f"logits move by {score.worst:.1e} only"}')
-        seen = 'ranks disagree' if least == float('inf') else f'{least:.1e} and more'
+        seen = 'not a number' if least == float('inf') else f'{least:.1e} and more'
         return [*shown, f'top-1 {total.clear - total.differ} of {total.clear}', f'wrong blocks: {seen}']
 
     def score(self, case):

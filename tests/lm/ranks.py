@@ -14,7 +14,7 @@ LATE = 30  # tokens of a sequence from which on a fault shows
 
 
 class Whole:
-    """The sum of what ranks compute: [tokens, heads or channels, ...]. Where two compute the same, but other bits, it is NaN."""
+    """What the ranks computed, put together: [tokens, heads or channels, ...]. NaN where two computed the same heads and their bits differ."""
 
     def __init__(self, *shape):
         self.sum, self.there = torch.zeros(shape), torch.zeros(shape[1], dtype=torch.bool)

@@ -27,7 +27,7 @@ constexpr uint8_t kPattern = 0xa5;
 double milliseconds(Clock::duration span) { return std::chrono::duration<double, std::milli>(span).count(); }
 uint64_t late_bytes(const Bytes& bytes) { return bytes.size() - static_cast<uint64_t>(std::count(bytes.begin(), bytes.end(), kPattern)); }
 
-// How long an owner is stopped. QUIRE_STOPS, with any value, asks for a tenth of a second to a minute instead of milliseconds.
+// QUIRE_STOPS, if set: the owner stays stopped for another 0.1, 1, 10 or 60 s, in turn.
 std::chrono::milliseconds stop_of(uint64_t round) {
   constexpr int kTimes[] = {100, 1000, 10'000, 60'000};
   const char* const given = std::getenv("QUIRE_STOPS");  // NOLINT(concurrency-mt-unsafe)

@@ -293,8 +293,8 @@ class Step:
         return self._list(lib.quire_step_list_zeroes, "quire_zero", ZERO)
 
     def export(self) -> bytes:
-        """The step as bytes for a follower in another process, which is an engine in C
-        (quire_follower_import).
+        """The step as bytes for a follower in another process. This package has no
+        followers: import the bytes with `quire_follower_import` of the C API.
         """
         size = ffi.new("uint64_t *")
         with self._cache._serial:
