@@ -1,6 +1,6 @@
-// Host memory of devices' drivers for what is offered of their shards. What offers have, and what is
-// kept for later ones because pinning is slow, is together no more than offers may have; one that is
-// alone and larger has what it needs.
+// Host memory of devices' drivers for what is offered of their shards. What offers have, and what
+// is kept for later ones because pinning is slow, is together no more than offers may have; one
+// that is alone and larger has what it needs.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct HostPlace {
 class OfferMemory {
  public:
   // shards: borrowed. most: bytes, of all of them together.
-  OfferMemory(const std::vector<ShardBytes>& shards, uint64_t most) : shards_(shards), most_(most) {}
+  OfferMemory(const std::vector<ShardBytes>& shards, uint64_t most)  //
+      : shards_(shards), most_(most) {}
   ~OfferMemory() { shrink(UINT64_MAX); }  // of what nobody has
   OfferMemory(const OfferMemory&) = delete;
   OfferMemory& operator=(const OfferMemory&) = delete;

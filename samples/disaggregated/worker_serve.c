@@ -222,7 +222,7 @@ static uint32_t add_entry(step* s, job* j, uint32_t budget) {
   return tokens;
 }
 
-/* The running job with the smallest id above that of `other` (NULL: of all); NULL: there is none. */
+/* The running job with the smallest id above other's (NULL: of all). NULL: there is none. */
 static job* next_oldest(worker* w, const job* other) {
   job* oldest = NULL;
   for (job* j = w->jobs; j < w->jobs + w->slots; ++j) {
@@ -284,7 +284,7 @@ static void look_at(step* s, uint32_t row) {
   uint32_t wanted = (uint32_t)j->peer.end_token;
   if (j->is_checked) return;
   j->is_checked = 1;
-  j->recomputed += wanted > j->committed ? wanted - j->committed : 0; /* also when it starts again */
+  if (wanted > j->committed) j->recomputed += wanted - j->committed; /* also after a restart */
   if (w->breaks_rows && j->from_peer != 0) check_break(w, w->batch.groups, row);
   check_found(w, j, w->batch.groups, row);
 }

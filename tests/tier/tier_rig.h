@@ -83,7 +83,7 @@ struct EngineOptions {
   // Layers of drafts do not know the tokens that follow: the last rows of a step that ends before
   // this token are guesses, and the next step writes them again.
   uint64_t guesses_before = 0;
-  uint32_t host_shards = 0;           // bits of shards in host memory, whatever the driver is
+  uint32_t host_shards = 0;  // bits of shards in host memory, whatever the driver is
 };
 
 quire_layer full_layer(uint32_t heads = 2, uint32_t width = 8);

@@ -13,7 +13,8 @@ extern std::atomic<bool> armed, for_ever;  // for_ever: those behind the one of 
 extern std::atomic<int64_t> until;         // allocations before that one
 extern std::atomic<uint64_t> failed;       // since it was set to 0
 
-// From now on only those fail that the code of this library asks for itself. False: it is not loaded.
+// From now on only those fail that the code of this library asks for itself. False: it is not
+// loaded.
 bool only_those_of(const char* library);
 
 // Lets the allocation fail that comes after so many, in all threads, while it lives.
