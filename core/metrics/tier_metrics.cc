@@ -40,7 +40,7 @@ constexpr MetricField<All> kOfAll[] = {
      [](const All& s) { return double(s.quarantined); }},
     {{"loads_quarantined", kCounter, "", "Loads that were quarantined."}, "", [](const All& s) { return double(s.quarantined_ever); }},
     {{"offers", kCounter, "", "Offers to other processes that were begun."}, "", [](const All& s) { return double(s.offers); }},
-    {{"offers_in_progress", kGauge, "", "Offers whose blocks are held: nobody has read them yet, and they are not over."},
+    {{"offers_in_progress", kGauge, "", "Offers that nobody has read yet and that are not over."},
      "",
      [](const All& s) { return double(s.offers_in_progress); }},
 };

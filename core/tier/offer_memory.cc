@@ -25,6 +25,10 @@ Result<HostPlace> OfferMemory::take(uint32_t shard, uint64_t bytes) {
   kept_.reserve(kept_.size() + num_taken_ + 1);
   shrink(wanted);
   auto pinned = shards_[shard].staging->pin(wanted);
+  if (pinned.status().code() == QUIRE_RESOURCE_EXHAUSTED && !kept_.empty()) {
+    shrink(UINT64_MAX);  // the system allows less than offers may have
+    pinned = shards_[shard].staging->pin(wanted);
+  }
   if (!pinned.ok()) return pinned.take_status();
   held_ += pinned->size();
   ++num_taken_;

@@ -310,14 +310,14 @@ static int compute(step* s) {
 }
 
 /* No request that was asked found room: the latest one that has blocks gives them up. It waits
- * until an older one went on, and then starts again from whatever prefix is still cached. *did: one
- * was found; otherwise quarantined blocks come back. */
+ * until an older one went on, and then starts again from whatever prefix is still cached. *did: an
+ * older one may go on now; otherwise the round ends idle, until quarantined blocks come back. */
 static int make_room(worker* w, int* did) {
   quire_error err = QUIRE_INIT(quire_error);
   job* last = NULL;
   for (job* j = next_oldest(w, NULL); j != NULL; j = next_oldest(w, j))
     if (j->committed != 0) last = j;
-  *did = last != NULL;
+  *did = last != NULL && last != next_oldest(w, NULL);
   if (last == NULL) return ENGINE_OK;
   int rc = check_results(w, last);
   last->results.num_rows = last->results.num_values = 0;
@@ -325,7 +325,7 @@ static int make_room(worker* w, int* did) {
     return complain_quire("preempt", &err);
   last->committed = last->given = 0;
   last->is_matched = last->is_checked = 0;
-  w->youngest = next_oldest(w, NULL) != last ? last->id : 0;
+  w->youngest = *did ? last->id : 0;
   fprintf(stderr, "request %" PRIu64 " starts again: the pool is full\n", last->id);
   return rc;
 }
