@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <memory>
 #include <utility>
 
 #include "plugins/common/nanoseconds.h"
@@ -58,6 +59,19 @@ bool describe(const struct stat& status, FoundFile* found) {
   found->used = as_time(status.st_atim);
   found->lease = as_time(status.st_mtim);
   return true;
+}
+
+struct Closes {
+  void operator()(DIR* list) const { closedir(list); }
+};
+using FolderList = std::unique_ptr<DIR, Closes>;
+
+// Null: errno says why. The folder's descriptor stays as it is.
+FolderList list_of(const File& folder) {
+  File own(fcntl(folder.number(), F_DUPFD_CLOEXEC, 0));
+  FolderList list(own.is_open() ? fdopendir(own.number()) : nullptr);
+  if (list != nullptr) own.release();
+  return list;
 }
 
 }  // namespace
@@ -167,7 +181,7 @@ bool Directory::is_foreign(unsigned folder) const {
 }
 
 int Directory::scan(const File& folder, unsigned number, std::vector<FoundFile>* found) const {
-  DIR* const list = fdopendir(fcntl(folder.number(), F_DUPFD_CLOEXEC, 0));
+  FolderList list = list_of(folder);
   if (list == nullptr) return errno;
   struct Name {
     ino_t inode;
@@ -177,13 +191,13 @@ int Directory::scan(const File& folder, unsigned number, std::vector<FoundFile>*
   std::vector<Name> names;
   std::string key;
   errno = 0;
-  while (const dirent* entry = readdir(list)) {
+  while (const dirent* entry = readdir(list.get())) {
     const bool plain = entry->d_type == DT_REG || entry->d_type == DT_UNKNOWN;
     if (plain && parse_object_name(number, entry->d_name, &key)) names.push_back({entry->d_ino, entry->d_name, key});
     errno = 0;
   }
   const int error = errno;
-  closedir(list);
+  list.reset();
   // In the order of the disk.
   std::sort(names.begin(), names.end(), [](const Name& a, const Name& b) { return a.inode < b.inode; });
   found->reserve(names.size());
@@ -217,9 +231,9 @@ int Directory::write_times(std::string_view key, int64_t used, int64_t lease) co
 void Directory::remove_leftovers(unsigned* removed, unsigned* in_use) const {
   *removed = *in_use = 0;
   const File again(openat(root(), ".", kOpenFolder));
-  DIR* const list = again.is_open() ? fdopendir(fcntl(again.number(), F_DUPFD_CLOEXEC, 0)) : nullptr;
+  const FolderList list = again.is_open() ? list_of(again) : nullptr;
   if (list == nullptr) return;
-  while (const dirent* entry = readdir(list)) {
+  while (const dirent* entry = readdir(list.get())) {
     if (std::string_view(entry->d_name).substr(0, sizeof kLeftoverPrefix - 1) != kLeftoverPrefix) continue;
     const File file(openat(root(), entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status = {};
@@ -228,7 +242,6 @@ void Directory::remove_leftovers(unsigned* removed, unsigned* in_use) const {
     if (!is_leftover) ++*in_use;
     if (is_leftover && unlinkat(root(), entry->d_name, 0) == 0) ++*removed;
   }
-  closedir(list);
 }
 
 bool Directory::try_lock(int operation) {

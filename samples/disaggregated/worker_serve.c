@@ -319,7 +319,7 @@ static int make_room(worker* w, int* did) {
     if (j->committed != 0) last = j;
   *did = last != NULL && last != next_oldest(w, NULL);
   if (last == NULL) return ENGINE_OK;
-  int rc = check_results(w, last);
+  int rc = last->results.num_rows != 0 ? check_results(w, last) : ENGINE_OK;
   last->results.num_rows = last->results.num_values = 0;
   if (quire_sequence_preempt(w->rig.cache, last->sequence, &err) != QUIRE_OK)
     return complain_quire("preempt", &err);

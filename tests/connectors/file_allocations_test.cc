@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "tests/connectors/kit.h"
@@ -32,11 +33,13 @@ class FileAllocations : public testing::Test {
   Subject subject_;
 };
 
+size_t num_open_files() { return static_cast<size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator())); }
+
 // Every allocation up to the hundredth, then some of the thousands that reading 256 folders takes.
 TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
   {
     Client client(subject_, config_);
-    ASSERT_EQ(client.store(key(1), content(1, 5000)).code, QUIRE_OK);
+    for (uint64_t i = 1; i <= 200; ++i) ASSERT_EQ(client.store(key(i), content(i, 500)).code, QUIRE_OK);
   }
   const std::string modules = QUIRE_MODULES;
   auto options = QUIRE_INIT(quire_runtime_options);
@@ -51,6 +54,7 @@ TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
   ASSERT_EQ(open(), QUIRE_OK) << err.message;  // the module is loaded from here on
   quire_connector_release(connector);
   [[maybe_unused]] const int64_t alive = test::alive;
+  const size_t files = num_open_files();
   uint64_t refused = 0, opened = 0;
   for (int64_t after = 0;; after += after < 100 ? 1 : 97) {
     connector = nullptr;
@@ -66,12 +70,13 @@ TEST_F(FileAllocations, OpenFailsAndLeavesNothing) {
 #if defined(NDEBUG)  // checked builds remember handles
     ASSERT_EQ(test::alive, alive) << "after allocation " << after << " failed";
 #endif
+    ASSERT_EQ(num_open_files(), files) << "after allocation " << after << " failed";
   }
   std::printf("%llu opens failed, %llu did without\n", static_cast<unsigned long long>(refused), static_cast<unsigned long long>(opened));
   EXPECT_GT(refused, 0u);
   quire_runtime_release(runtime);
   Client client(subject_, config_);
-  EXPECT_TRUE(client.holds(key(1), content(1, 5000)));
+  EXPECT_TRUE(client.holds(key(1), content(1, 500)));
 }
 
 TEST_F(FileAllocations, TicketsFailAndTheStoreGoesOn) {
