@@ -198,11 +198,10 @@ typedef struct quire_offer_info {
 } quire_offer_info;
 
 /* Offers the first tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
- * For a pool in host memory nothing is copied: the connector sends from the pool, so the offer
- * holds its blocks (quire/hold.h) until the connector ends it: its reader is done, its lease is
- * over (a setting of the connector), or it was withdrawn. For a pool on a device the records are
- * copied into pinned host memory, and the connector sends the copies. If all shards are on devices,
- * the blocks are held until their records were submitted.
+ * Nothing is copied: the connector sends from the pool, so the offer holds its blocks
+ * (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a setting of
+ * the connector), or it was withdrawn. Of a pool on a device the bytes are copied into host memory,
+ * and the connector sends the copy. If all shards are on devices, the blocks are held until then.
  *
  * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
  * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
