@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "file_rig.h"
+#include "tests/unit/full_size.h"
 
 namespace quire::file {
 namespace {
@@ -108,7 +109,7 @@ TEST_F(FileStore, KilledWhileItStores) {
   std::set<uint64_t> seen;
   uint64_t leftovers = 0;
   const char* const given = std::getenv("QUIRE_KILLS");  // NOLINT(concurrency-mt-unsafe): no thread is there yet
-  const uint64_t kRounds = given != nullptr ? std::strtoull(given, nullptr, 10) : kIsFast ? 40 : 24;
+  const uint64_t kRounds = given != nullptr ? std::strtoull(given, nullptr, 10) : quire::test::full_or(200, kIsFast ? 40 : 24);
   for (uint64_t round = 0; round < kRounds; ++round) {
     const Config own = config((round % 32 == 7 ? disk : folder).store(), uint64_t{1} << 40);
     const uint64_t first = round * 1000;

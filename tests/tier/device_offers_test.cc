@@ -16,14 +16,6 @@ EngineOptions of(std::vector<quire_layer> layers) {
   return o;
 }
 
-FakeStoreOptions peers() {
-  FakeStoreOptions options;
-  options.offers = true;
-  return options;
-}
-
-Text first(const Text& text, uint64_t tokens) { return Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)); }
-
 // An engine that has computed a prompt, and one that wants it.
 struct Pair {
   Clock clock;

@@ -27,7 +27,9 @@ inline void fail_call(const char* cuda, const char* hip, uint32_t nth, int code)
   const bool is_cuda = std::string(std::getenv("QUIRE_TIER_DRIVER")) == "cuda";
   of_fake<void(const char*, uint32_t, int)>("quire_fake_fail")(is_cuda ? cuda : hip, nth, code);
 }
-inline void fail_launch(uint32_t nth, int code) { fail_call("cuLaunchKernel", "hipModuleLaunchKernel", nth, code); }
+inline void fail_launch(uint32_t nth, int code) {  //
+  fail_call("cuLaunchKernel", "hipModuleLaunchKernel", nth, code);
+}
 inline void fail_pinned(uint32_t nth) { fail_call("cuMemHostAlloc", "hipHostMalloc", nth, 2); }
 inline void hold(bool held) { of_fake<void(int)>("quire_fake_hold")(held ? 1 : 0); }
 inline void revive() { of_fake<void()>("quire_fake_revive")(); }

@@ -16,14 +16,6 @@ EngineOptions of(std::vector<quire_layer> layers) {
   return o;
 }
 
-FakeStoreOptions peers() {
-  FakeStoreOptions options;
-  options.offers = true;
-  return options;
-}
-
-Text first(const Text& text, uint64_t tokens) { return Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)); }
-
 uint64_t look_ahead(const EngineOptions& o) { return o.layers.back().look_ahead; }  // of drafts, which are the last layers
 
 // Two engines: one computes a prompt in chunks and offers it from its beginning, the other one fetches it meanwhile.

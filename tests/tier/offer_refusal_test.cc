@@ -17,12 +17,6 @@ EngineOptions options() {
   return o;
 }
 
-FakeStoreOptions peers() {
-  FakeStoreOptions o;
-  o.offers = true;
-  return o;
-}
-
 quire_identity identity_of(const std::string& salt, const std::string& adapter, uint64_t epoch) {
   quire_identity identity = QUIRE_INIT(quire_identity);
   identity.salt = {salt.data(), salt.size()};

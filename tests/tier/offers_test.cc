@@ -29,12 +29,6 @@ struct Prefill {
   }
 };
 
-FakeStoreOptions peers() {
-  FakeStoreOptions options;
-  options.offers = true;
-  return options;
-}
-
 TEST(Offers, ComeWholeWhateverBothAre) {
   const std::vector<std::string> orders = {"", "BPJKHTD", "BJPKTHD"};
   size_t turn = 0;

@@ -5,6 +5,14 @@
 
 namespace quire::test {
 
+FakeStoreOptions peers() {
+  FakeStoreOptions options;
+  options.offers = true;
+  return options;
+}
+
+Text first(const Text& text, uint64_t tokens) { return Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)); }
+
 quire_code Engine::try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier,
                              uint64_t end_token) {
   quire_error err = QUIRE_INIT(quire_error);

@@ -98,6 +98,9 @@ quire_layer latent_layer();
 std::vector<quire_layer> any_layers(std::mt19937_64& random);
 // Models whose sequences are offered: of each kind of layers.
 std::vector<std::vector<quire_layer>> offered_kinds();
+// A store that offers go through.
+FakeStoreOptions peers();
+Text first(const Text& text, uint64_t tokens);
 
 // The environment's, or another number.
 uint64_t number_of(const char* variable, uint64_t otherwise);

@@ -18,6 +18,7 @@
 #include "plugins/ucx/ucx_near_name.h"
 #include "plugins/ucx/ucx_seal.h"
 #include "plugins/ucx/ucx_transport.h"
+#include "tests/unit/full_size.h"
 #include "ucx_rig.h"
 
 using namespace quire::kit;  // NOLINT(google-build-using-namespace)
@@ -362,7 +363,7 @@ TEST_P(UcxHostile, WhoAsksForTooMuchAtOnceIsLost) {
 // connection while that is closed (openucx/ucx pull request 9942).
 TEST_P(UcxHostile, ManyOpens) {
   const char* const text = std::getenv("QUIRE_ROUNDS");  // NOLINT(concurrency-mt-unsafe)
-  const uint64_t opens = text != nullptr ? std::strtoull(text, nullptr, 10) : 4'000 / kSlowness;
+  const uint64_t opens = text != nullptr ? std::strtoull(text, nullptr, 10) : quire::test::full_or(20'000, 4'000) / kSlowness;
   const OwnerProcess owner(2, 100'000, ", \"connect_timeout_ms\": 300, \"lease\": \"60min\"");
   const auto is_served = [&] {
     Client reader(ucx_subject(), ucx_config());

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/unit/full_size.h"
+
 namespace quire::kit {
 
 Subject ucx_subject() {
@@ -168,7 +170,7 @@ int own_objects(const std::string& config, uint64_t count, uint64_t bytes) {
 
 uint64_t kills(uint64_t usual) {
   const char* const text = std::getenv("QUIRE_KILLS");  // NOLINT(concurrency-mt-unsafe)
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual / kSlowness;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : test::full_or(5 * usual, usual) / kSlowness;
 }
 
 }  // namespace quire::kit
