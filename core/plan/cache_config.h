@@ -26,6 +26,7 @@ struct CachePlace {
   uint32_t index_in_lane = 0;
   uint32_t column = 0;  // which id of the block addresses it
   uint32_t stage = 0;   // pipeline stage
+  uint32_t look_ahead = 0;  // tokens that a draft layer writes ahead
   LiveRange live;       // what the layer computes with; its group may keep more
 };
 
@@ -38,7 +39,7 @@ struct GroupPlan {
   uint32_t parts_per_page = 1;
   uint32_t ids_per_block = 1;  // columns
   uint32_t num_lanes = 1;
-  uint32_t look_ahead = 0;               // tokens that draft layers write ahead
+  uint32_t look_ahead = 0;               // the most of its layers
   uint64_t encoder_tokens = 0;           // cross attention: most of a request
   uint64_t payload_bytes_per_block = 0;  // of the stage with the group's layers that pads most
   uint64_t page_bytes_per_block = 0;     // of the same stage, padding included
@@ -46,6 +47,8 @@ struct GroupPlan {
   std::vector<uint32_t> places;          // into Config::places, lane by lane; each cache once
 
   bool is_state() const { return live.state; }
+  // Whether what a draft layer writes here for a token depends on tokens after it.
+  bool reads_ahead() const { return !live.state && !live.fixed && live.chunk == 0; }
   // Of a sequence that may reach so many tokens.
   uint64_t table_blocks(uint64_t tokens) const {
     const uint64_t n = live.fixed ? encoder_tokens : tokens;

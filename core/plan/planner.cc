@@ -62,7 +62,7 @@ class Planner {
     place_of_.resize(caches_.size());
     for (uint32_t i = 0; i < caches_.size(); ++i) {
       const quire_layer& desc = cache_of(i).desc;
-      config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage, cache_of(i).live});
+      config_->places.push_back({desc.layer, desc.sub, caches_[i].cache, GroupId(), 0, 0, 0, caches_[i].stage, 0, cache_of(i).live});
     }
     for (uint32_t g = 0; g < arranged_.groups.size(); ++g) {
       const Arrangement::Group& group = arranged_.groups[g];
@@ -89,7 +89,8 @@ class Planner {
         plan.places.push_back(group.members[k]);
         const quire_layer& desc = cache_of(group.members[k]).desc;
         if (!group.keeps_everything) plan.live.sink = std::max(plan.live.sink, cache_of(group.members[k]).live.sink);
-        if ((desc.flags & QUIRE_LAYER_DRAFT) != 0) plan.look_ahead = std::max({plan.look_ahead, desc.look_ahead, 1u});
+        place.look_ahead = (desc.flags & QUIRE_LAYER_DRAFT) != 0 ? std::max(desc.look_ahead, 1u) : 0;
+        plan.look_ahead = std::max(plan.look_ahead, place.look_ahead);
         plan.encoder_tokens = std::max(plan.encoder_tokens, desc.kind != QUIRE_LAYER_CROSS ? 0
                                                             : in_.encoder_tokens != 0      ? in_.encoder_tokens
                                                                                            : desc.encoder_tokens);

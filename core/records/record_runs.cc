@@ -29,12 +29,22 @@ quire_kv_view side_of(const quire_kv_view& view, uint32_t side) {
   return one;
 }
 
-const PlaceViews* views_of(const Config& config, uint32_t shard, const GroupPlan& plan, const RecordMember& member, uint32_t* column) {
+// Of a cache of one of the family's groups on the shard: its views, its column among all of them. nullptr: there is none.
+const PlaceViews* views_of(const Config& config, uint32_t shard, const RecordFamily& family, const RecordMember& member,  //
+                           const GroupPlan** group, uint32_t* column) {
   const CachePlace* const place = config.find(member.layer, member.sub);
-  if (place == nullptr || &config.groups[place->group.value] != &plan) return nullptr;
-  const PlaceViews& views = config.shards[shard].views[static_cast<size_t>(place - config.places.data())];
+  if (place == nullptr) return nullptr;
   *column = place->column;
-  return views.empty() ? nullptr : &views;
+  for (const uint32_t g : family.groups) {
+    *group = &config.groups[g];
+    if (place->group.value != g) {
+      *column += config.groups[g].ids_per_block;
+      continue;
+    }
+    const PlaceViews& views = config.shards[shard].views[static_cast<size_t>(place - config.places.data())];
+    return views.empty() ? nullptr : &views;
+  }
+  return nullptr;
 }
 
 PayloadRun payload_run(const quire_run& run, uint64_t own_base, uint64_t record_base) {
@@ -43,19 +53,18 @@ PayloadRun payload_run(const quire_run& run, uint64_t own_base, uint64_t record_
 
 }  // namespace
 
-Result<RecordRuns> RecordRuns::make(const Config& config, uint32_t shard, uint32_t group, const RecordShape& shape) {
+Result<RecordRuns> RecordRuns::make(const Config& config, uint32_t shard, const RecordFamily& family, const RecordShape& shape) {
   auto record = RecordViews::make(config, shape);
   if (!record.ok()) return record.take_status();
-  const GroupPlan& plan = config.groups[group];
-  if (plan.is_state() != shape.is_state) return invalid("record: group %u has other caches", group);
+  const GroupPlan& plan = config.groups[family.groups[0]];
+  if (plan.is_state() != shape.is_state) return invalid("record: group %u has other caches", family.groups[0]);
   RecordRuns runs;
   runs.block_bytes_ = record->block_bytes;
   runs.block_tokens_ = record->block_tokens;
   runs.own_tokens_ = plan.block_tokens;
-  runs.parts_per_page_ = plan.parts_per_page;
-  runs.columns_ = plan.ids_per_block;
+  runs.columns_ = family.columns;
   if (shape.is_state) {
-    QUIRE_RETURN_IF_ERROR(runs.add_cell(0, 0, config, shard, plan, shape, *record));
+    QUIRE_RETURN_IF_ERROR(runs.add_cell(0, 0, config, shard, family, shape, *record));
   } else {
     if (plan.block_tokens == 0 || record->block_tokens == 0) return invalid("record: blocks of no token");
     runs.period_ = std::lcm(uint64_t{plan.block_tokens}, uint64_t{record->block_tokens});
@@ -66,7 +75,7 @@ Result<RecordRuns> RecordRuns::make(const Config& config, uint32_t shard, uint32
     }
     for (uint64_t begin = 0, end = 0; begin < runs.period_; begin = end) {
       end = std::min((begin / own + 1) * own, (begin / others + 1) * others);
-      QUIRE_RETURN_IF_ERROR(runs.add_cell(begin, end, config, shard, plan, shape, *record));
+      QUIRE_RETURN_IF_ERROR(runs.add_cell(begin, end, config, shard, family, shape, *record));
     }
   }
   uint64_t bytes = 0;
@@ -77,24 +86,26 @@ Result<RecordRuns> RecordRuns::make(const Config& config, uint32_t shard, uint32
 }
 
 // Own blocks are looked at on page 1, record blocks under id 1: offsets of all others follow.
-Status RecordRuns::add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard, const GroupPlan& plan,
+Status RecordRuns::add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard, const RecordFamily& family,
                             const RecordShape& shape, const RecordViews& record) {
   const size_t first = pieces_.size();
-  const auto own_id = static_cast<int32_t>(plan.parts_per_page);
   // The same id at every place of the table: only the block in question is asked for.
   std::vector<int32_t> own_ids, record_ids;
-  if (!shape.is_state) own_ids.assign(end / plan.block_tokens + 1, own_id);
   if (!shape.is_state) record_ids.assign(end / record.block_tokens + 1, 1);
   std::vector<quire_run> found;
   for (size_t i = 0; i < shape.members.size(); ++i) {
     uint32_t column = 0;
-    const PlaceViews* const own = views_of(config, shard, plan, shape.members[i], &column);
+    const GroupPlan* group = nullptr;
+    const PlaceViews* const own = views_of(config, shard, family, shape.members[i], &group, &column);
     if (own == nullptr) continue;
+    const auto own_id = static_cast<int32_t>(group->parts_per_page);
+    if (!shape.is_state) own_ids.assign(end / group->block_tokens + 1, own_id);
     const auto add = [&](int64_t page_stride, int64_t part_stride) {
       for (const quire_run& run : found) {
         Piece& piece = pieces_.emplace_back();
         piece.region = run.from_region;
         piece.column = column;
+        piece.parts_per_page = group->parts_per_page;
         piece.page_stride = page_stride;
         piece.part_stride = part_stride;
         piece.run = payload_run(run, static_cast<uint64_t>(page_stride), record.block_bytes);
@@ -145,7 +156,7 @@ void RecordRuns::emit(const Cell& cell, std::span<const int32_t> ids, size_t str
     const Piece& piece = pieces_[i];
     const int32_t id = ids[piece.column * stride + block];
     if (id <= 0) continue;
-    const uint64_t page = static_cast<uint32_t>(id) / parts_per_page_, part = static_cast<uint32_t>(id) % parts_per_page_;
+    const uint64_t page = static_cast<uint32_t>(id) / piece.parts_per_page, part = static_cast<uint32_t>(id) % piece.parts_per_page;
     PayloadRun run = piece.run;
     run.offset += page * static_cast<uint64_t>(piece.page_stride) + part * static_cast<uint64_t>(piece.part_stride);
     run.payload_offset += payload;

@@ -1,5 +1,5 @@
-// Which bytes of pages are which bytes of a record's payload, for a group on one shard. Made once
-// for each shape of record; equal and unequal blocks, orders and heads go the same way.
+// Which bytes of pages are which bytes of a record's payload, for a family of groups on one shard.
+// Made once for each shape of record; equal and unequal blocks, orders and heads go the same way.
 #pragma once
 
 #include <quire/config.h>
@@ -28,17 +28,17 @@ struct PayloadRun {
 class RecordRuns {
  public:
   // Errors: those of RecordViews::make; NOT_REPRESENTABLE: its rows or heads cannot be cut as the
-  // group's blocks want it. Nothing in common is no error.
-  static Result<RecordRuns> make(const Config& config, uint32_t shard, uint32_t group, const RecordShape& shape);
+  // family's blocks want it. Nothing in common is no error.
+  static Result<RecordRuns> make(const Config& config, uint32_t shard, const RecordFamily& family, const RecordShape& shape);
 
   uint64_t block_bytes() const { return block_bytes_; }    // of a record block
   uint32_t block_tokens() const { return block_tokens_; }  // of a record block; states: 0
-  // Whether every byte of a record is also one of the group's.
+  // Whether every byte of a record is also one of the family's.
   bool is_whole() const { return is_whole_; }
 
   // Tokens [begin, end) of a sequence: ids[column][block] are those of blocks from `first_block` on
-  // (of the group), id 0: nothing is there. The payload begins with record block first_record_block
-  // (of the sequence). begin and end: multiples of the blocks of one of both.
+  // (of the family, group after group), id 0: nothing is there. The payload begins with record block
+  // first_record_block (of the sequence). begin and end: multiples of the blocks of one of both.
   void tokens(uint64_t begin, uint64_t end, std::span<const int32_t> ids, uint32_t first_block, uint64_t first_record_block,
               std::vector<PayloadRun>* out) const;
   // A state: ids[column].
@@ -47,7 +47,7 @@ class RecordRuns {
  private:
   // The same for every block: offsets from the block's page 0, part 0, and from the record block.
   struct Piece {
-    uint32_t region = 0, column = 0;
+    uint32_t region = 0, column = 0, parts_per_page = 1;
     int64_t page_stride = 0, part_stride = 0;
     PayloadRun run;
   };
@@ -57,7 +57,7 @@ class RecordRuns {
     uint32_t first_piece = 0, end_piece = 0;
   };
 
-  Status add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard, const GroupPlan& plan, const RecordShape& shape,
+  Status add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard, const RecordFamily& family, const RecordShape& shape,
                   const RecordViews& record);
   void merge(size_t first);
   void emit(const Cell& cell, std::span<const int32_t> ids, size_t stride, size_t block, uint64_t payload,
@@ -65,7 +65,7 @@ class RecordRuns {
 
   uint64_t block_bytes_ = 0;
   uint32_t block_tokens_ = 0, own_tokens_ = 0;  // of a block
-  uint32_t parts_per_page_ = 1, columns_ = 1;
+  uint32_t columns_ = 1;
   uint64_t period_ = 0;  // tokens: a multiple of both blocks
   bool is_whole_ = false;
   std::vector<Cell> cells_;

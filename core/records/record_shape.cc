@@ -61,6 +61,8 @@ std::string record_order(const std::string& order) {
   return out;
 }
 
+uint32_t look_ahead_of(const GroupPlan& group, const CachePlace& place) { return group.reads_ahead() ? place.look_ahead : 0; }
+
 StateSlice slice_of(const quire_state_view& view) {
   StateSlice slice;
   slice.num_ranks = view.num_ranks;
@@ -158,20 +160,43 @@ Status number_views(const CacheSlice& slice, const PlaceViews& own, PlaceViews* 
 
 }  // namespace
 
-RecordShape RecordShape::of(const Config& config, uint32_t shard, uint32_t group) {
-  const GroupPlan& plan = config.groups[group];
+std::vector<RecordFamily> families_of(const Config& config) {
+  std::vector<RecordFamily> families;
+  for (uint32_t g = 0; g < config.groups.size(); ++g) {
+    const GroupPlan& group = config.groups[g];
+    for (const uint32_t p : group.places) {
+      const uint32_t look_ahead = look_ahead_of(group, config.places[p]);
+      const auto known = std::find_if(families.begin(), families.end(), [&](const RecordFamily& family) {
+        const GroupPlan& first = config.groups[family.groups[0]];
+        return family.look_ahead == look_ahead && first.live == group.live && first.block_tokens == group.block_tokens &&
+               first.kernel_blocks_per_part == group.kernel_blocks_per_part && record_order(first.order) == record_order(group.order);
+      });
+      RecordFamily& family = known == families.end() ? families.emplace_back() : *known;
+      if (!family.groups.empty() && family.groups.back() == g) continue;
+      family.groups.push_back(g);
+      family.columns += group.ids_per_block;
+      family.look_ahead = look_ahead;
+    }
+  }
+  return families;
+}
+
+RecordShape RecordShape::of(const Config& config, uint32_t shard, const RecordFamily& family) {
+  const GroupPlan& first = config.groups[family.groups[0]];
   RecordShape shape;
-  shape.order = record_order(plan.order);
-  shape.is_state = plan.is_state();
-  shape.kernel_blocks = plan.kernel_blocks_per_part;
-  for (const uint32_t p : plan.places) {
-    const PlaceViews& views = config.shards[shard].views[p];
-    if (views.empty()) continue;
-    const CacheSlice slice = slice_of(views);
-    const auto known = std::find(shape.slices.begin(), shape.slices.end(), slice);
-    const auto index = static_cast<uint32_t>(known - shape.slices.begin());
-    if (known == shape.slices.end()) shape.slices.push_back(slice);
-    shape.members.push_back({config.places[p].layer, config.places[p].sub, index});
+  shape.order = record_order(first.order);
+  shape.is_state = first.is_state();
+  shape.kernel_blocks = first.kernel_blocks_per_part;
+  for (const uint32_t group : family.groups) {
+    for (const uint32_t p : config.groups[group].places) {
+      const PlaceViews& views = config.shards[shard].views[p];
+      if (views.empty() || look_ahead_of(config.groups[group], config.places[p]) != family.look_ahead) continue;
+      const CacheSlice slice = slice_of(views);
+      const auto known = std::find(shape.slices.begin(), shape.slices.end(), slice);
+      const auto index = static_cast<uint32_t>(known - shape.slices.begin());
+      if (known == shape.slices.end()) shape.slices.push_back(slice);
+      shape.members.push_back({config.places[p].layer, config.places[p].sub, index});
+    }
   }
   return shape;
 }

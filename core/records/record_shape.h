@@ -46,6 +46,19 @@ struct RecordMember {
   auto operator<=>(const RecordMember&) const = default;
 };
 
+// Caches that travel in one record: those of one live range and look-ahead, in all groups whose
+// blocks have one length and arrangement. Policies divide the layers of a live range into groups in
+// different ways, and some put drafts into the groups of other layers: a record must not depend on
+// that.
+struct RecordFamily {
+  std::vector<uint32_t> groups;  // increasing; at least one
+  uint32_t columns = 0;          // of all of them
+  uint32_t look_ahead = 0;       // of its layers; 0 where nothing depends on tokens after
+};
+
+// Every cache of the config is in one of them.
+std::vector<RecordFamily> families_of(const Config& config);
+
 struct RecordShape {
   std::string order;  // letters: B, then those of one record block
   bool is_state = false;
@@ -54,8 +67,9 @@ struct RecordShape {
   std::vector<RecordMember> members;  // in the order of the payload
 
   bool operator==(const RecordShape&) const = default;
-  // The group's caches on one shard, as its pages have them. No members: the shard has none.
-  static RecordShape of(const Config& config, uint32_t shard, uint32_t group);
+  // The family's caches on one shard, group after group, as its pages have them. No members: the
+  // shard has none.
+  static RecordShape of(const Config& config, uint32_t shard, const RecordFamily& family);
 
   void encode(std::vector<uint8_t>* out) const;
   uint64_t encoded_bytes() const;  // that it appends

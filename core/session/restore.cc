@@ -10,6 +10,7 @@
 #include "core/session/sequence_stream.h"
 #include "core/step/media.h"
 #include "core/tier/coverage.h"
+#include "core/tier/load_places.h"
 #include "core/tier/lost_blocks.h"
 #include "core/tier/shard_bytes.h"
 #include "core/tier/tier_plan.h"
@@ -67,7 +68,6 @@ class Restore {
   void give_up();
   // Of all tokens but for those that are hit. Without match all are loaded, whatever the cache has.
   Status begin_load(std::span<const quire_symbol> symbols, bool match, uint64_t* end);
-  bool has_place(const TierPart& part, uint64_t block) const;
   uint64_t needed(const TierPart& part, uint64_t block) const;
   const Source& source_for(uint32_t p, const RecordHeader& header, const std::string& name);
   Status note(const RecordHeader& header, const std::string& name);
@@ -82,9 +82,8 @@ class Restore {
   SequenceId sequence_{0};
   StepId load_{0};
   uint64_t position_ = 0, end_ = 0;
-  std::vector<uint64_t> have_;             // by group: tokens that are here
-  std::vector<std::vector<int32_t>> ids_;  // [group][column][block]
-  std::vector<Arrived> arrived_;           // by part
+  LoadPlaces places_;
+  std::vector<Arrived> arrived_;  // by part
   LostBlocks lost_;
   std::vector<Coverage> coverage_;  // by part
   std::map<std::pair<uint32_t, std::string>, Source> sources_;
@@ -142,12 +141,7 @@ Status Restore::begin(SequenceId sequence, std::span<const quire_symbol> symbols
 
 // As for a fetch: copies and zeroes of the load come before its bytes, and behind the kernels of earlier steps.
 Status Restore::prepare() {
-  const size_t groups = plan_.config().groups.size();
-  uint64_t n = 0;
-  have_.resize(groups);
-  ids_.resize(groups);
-  QUIRE_RETURN_IF_ERROR(cache_.load_have(load_, have_, &n));
-  for (uint32_t g = 0; g < groups; ++g) QUIRE_RETURN_IF_ERROR(cache_.load_ids(load_, g, &ids_[g]));
+  QUIRE_RETURN_IF_ERROR(places_.read(cache_, load_, plan_, position_));
   auto copies = cache_.step_copies(load_);
   if (!copies.ok()) return copies.take_status();
   auto zeroes = cache_.step_zeroes(load_);
@@ -158,18 +152,10 @@ Status Restore::prepare() {
   for (const auto& stream : place_.streams) QUIRE_RETURN_IF_ERROR(stream->synchronize(-1));
   for (const TierPart& part : plan_.parts()) {
     Arrived& arrived = arrived_.emplace_back();
-    const uint64_t columns = plan_.config().groups[part.group].ids_per_block;
-    if (!part.is_state) arrived.first = position_ / part.block_tokens;
-    arrived.token_bytes.resize(part.is_state ? 1 : ids_[part.group].size() / columns);
+    arrived.first = places_.first_block(part);
+    arrived.token_bytes.resize(places_.end_block(part) - arrived.first);
   }
   return {};
-}
-
-bool Restore::has_place(const TierPart& part, uint64_t block) const {
-  const uint64_t first = part.is_state ? 0 : position_ / part.block_tokens;
-  const std::vector<int32_t>& ids = ids_[part.group];
-  const uint64_t blocks = part.is_state ? 1 : ids.size() / plan_.config().groups[part.group].ids_per_block;
-  return block >= first && block - first < blocks && ids[block - first] != 0;
 }
 
 // Of the block's tokens before the end.
@@ -197,9 +183,9 @@ const Restore::Source& Restore::source_for(uint32_t p, const RecordHeader& heade
   Source& source = at->second;
   const TierPart& part = plan_.parts()[p];
   if (!is_new || header.shape.is_state != part.is_state) return source;
-  auto made = RecordRuns::make(plan_.config(), part.shard, part.group, header.shape);
+  auto made = RecordRuns::make(plan_.config(), part.shard, plan_.families()[part.family], header.shape);
   if (!made.ok() || made->block_bytes() != header.block_bytes || made->block_tokens() != header.block_tokens) return source;
-  source.bytes = coverage_[p].add(part, plan_.config().groups[part.group].ids_per_block, *made);
+  source.bytes = coverage_[p].add(part, *made);
   source.runs = std::make_unique<RecordRuns>(std::move(*made));
   return source;
 }
@@ -218,7 +204,7 @@ void Restore::place_block(uint32_t p, const Source& source, const RecordHeader& 
   list_.clear();
   if (part.is_state) {
     if (!good[0]) return;
-    source.runs->state(ids_[part.group], &list_);
+    source.runs->state(places_.ids(part), &list_);
     return move(1);
   }
   const uint64_t from = block * part.block_tokens, to = from + part.block_tokens, other = header.block_tokens;
@@ -227,7 +213,7 @@ void Restore::place_block(uint32_t p, const Source& source, const RecordHeader& 
     const uint64_t place = header.index_of(at / other);
     if (place == UINT64_MAX || !good[place] || at >= end_) continue;
     list_.clear();
-    source.runs->tokens(at, next, ids_[part.group], static_cast<uint32_t>(arrived.first), at / other - place, &list_);
+    source.runs->tokens(at, next, places_.ids(part), static_cast<uint32_t>(arrived.first), at / other - place, &list_);
     move(std::min(next, end_) - at);
   }
 }
@@ -244,10 +230,10 @@ Status Restore::place_record(const RecordHeader& header, const std::vector<bool>
     }
     for (const BlockStretch& stretch : header.stretches) {
       if (stretch.size() == 0) continue;
-      const uint64_t begin = std::max(stretch.first * header.block_tokens, have_[part.group]);
+      const uint64_t begin = stretch.first * header.block_tokens;
       const uint64_t end = std::min(stretch.end * header.block_tokens, end_);
       for (uint64_t b = begin / part.block_tokens; b * part.block_tokens < end; ++b) {
-        if (has_place(part, b)) place_block(p, source, header, good, b);
+        if (places_.has_place(part, b)) place_block(p, source, header, good, b);
       }
     }
   }
@@ -287,8 +273,7 @@ Status Restore::end(uint64_t* committed) {
     const Arrived& arrived = arrived_[p];
     for (uint64_t i = 0; i < arrived.token_bytes.size(); ++i) {
       const uint64_t block = arrived.first + i;
-      const bool is_here = !part.is_state && (block + 1) * part.block_tokens <= have_[part.group];
-      if (!is_here && has_place(part, block) && arrived.token_bytes[i] < needed(part, block)) lost_.lose(part.group, block, block + 1);
+      if (places_.has_place(part, block) && arrived.token_bytes[i] < needed(part, block)) places_.lose(part, block, block + 1, &lost_);
     }
   }
   QUIRE_RETURN_IF_ERROR(cache_.load_end(load_, lost_.failures(), committed));

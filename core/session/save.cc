@@ -38,13 +38,12 @@ class Save {
 
  private:
   void add(const TierPart& part, uint64_t first, uint64_t end);
-  uint64_t columns(const TierPart& part) const { return plan_.config().groups[part.group].ids_per_block; }
 
   Cache& cache_;
   const TierPlan& plan_;
   const uint64_t num_tokens_;
   quire_hold_id hold_ = 0;
-  std::vector<std::vector<int32_t>> ids_;  // [group][column][block]
+  std::vector<std::vector<int32_t>> ids_;  // [family][column][block]
   std::vector<SavedRecord> records_;
   std::vector<PayloadRun> runs_;
   std::vector<uint8_t> bytes_;
@@ -54,12 +53,15 @@ Status Save::hold(SequenceId sequence) {
   auto hold = cache_.hold_begin(sequence, 0, num_tokens_);
   if (!hold.ok()) return hold.take_status();
   hold_ = *hold;
-  ids_.resize(plan_.config().groups.size());
-  for (uint32_t g = 0; g < ids_.size(); ++g) {
-    uint64_t n = 0;
-    QUIRE_RETURN_IF_ERROR(cache_.hold_ids(hold_, g, {}, &n));
-    ids_[g].resize(n);
-    QUIRE_RETURN_IF_ERROR(cache_.hold_ids(hold_, g, ids_[g], &n));
+  ids_.resize(plan_.families().size());
+  for (uint32_t f = 0; f < ids_.size(); ++f) {
+    for (const uint32_t g : plan_.families()[f].groups) {
+      uint64_t n = 0;
+      QUIRE_RETURN_IF_ERROR(cache_.hold_ids(hold_, g, {}, &n));
+      const size_t before = ids_[f].size();
+      ids_[f].resize(before + n);
+      QUIRE_RETURN_IF_ERROR(cache_.hold_ids(hold_, g, std::span(ids_[f]).subspan(before), &n));
+    }
   }
   return {};
 }
@@ -88,7 +90,7 @@ void Save::choose_records() {
 
 Status Save::write(const SavedRecord& record, const PrefixName& prefix, std::span<const ShardBytes> shards, const SessionWrite& out) {
   const TierPart& part = *record.part;
-  const std::vector<int32_t>& ids = ids_[part.group];
+  const std::vector<int32_t>& ids = ids_[part.family];
   RecordHeader header;
   header.fingerprint = plan_.fingerprint();
   header.prefix = prefix;
@@ -103,11 +105,12 @@ Status Save::write(const SavedRecord& record, const PrefixName& prefix, std::spa
   header.written_at = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
   header.shape = part.shape;
   runs_.clear();
-  const uint64_t blocks = part.is_state ? 1 : ids.size() / columns(part);
-  for (uint64_t c = 0; c < columns(part); ++c) {
+  const uint64_t blocks = part.is_state ? 1 : ids.size() / part.columns;
+  for (uint64_t c = 0; c < part.columns; ++c) {
     for (uint64_t b = record.blocks.first; b < record.blocks.end; ++b) {
       if (ids[c * blocks + b] != 0) continue;
-      return fail(QUIRE_INTERNAL, "session: block %llu of group %u is not there", static_cast<unsigned long long>(b), part.group);
+      return fail(QUIRE_INTERNAL, "session: block %llu of group %u is not there", static_cast<unsigned long long>(b),
+                  plan_.families()[part.family].groups[0]);
     }
   }
   if (part.is_state) {

@@ -93,7 +93,7 @@ struct GroupFacts {
 };
 
 // Whether what the group holds of a token depends on the ones that follow it.
-inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && !g.live.state && !g.live.fixed && g.live.chunk == 0; }
+inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && g.reads_ahead(); }
 
 struct Facts {
   std::shared_ptr<const Config> config;

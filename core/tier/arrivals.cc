@@ -11,13 +11,6 @@ namespace quire {
 
 Arrivals::Arrivals(TierState& state) : state_(state), shorter_(state.sources->all().size()), blocks_(state.sources->all().size()) {}
 
-bool Arrivals::has_place(const Fetch& f, const TierPart& part, uint64_t block) const {
-  const std::vector<int32_t>& ids = f.ids[part.group];
-  const uint64_t columns = state_.plan->config().groups[part.group].ids_per_block, blocks = ids.size() / columns;
-  const uint64_t first = f.position / part.block_tokens;
-  return block >= first && block - first < blocks && ids[block - first] != 0;
-}
-
 bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const {
   t->blocks = state_.plan->stretches(part, t->end);
   t->wanted = {};
@@ -25,13 +18,10 @@ bool Arrivals::find_wanted(const Fetch& f, const TierPart& part, Transfer* t) co
     t->wanted[0] = {0, 1};
     return true;
   }
-  const std::vector<int32_t>& ids = f.ids[part.group];
-  const uint64_t first = f.position / part.block_tokens, columns = state_.plan->config().groups[part.group].ids_per_block;
-  const uint64_t end = first + ids.size() / columns, have = f.have[part.group] / part.block_tokens;
   for (size_t s = 0; s < 2; ++s) {
-    BlockStretch w{std::max({t->blocks[s].first, first, have}), std::min(t->blocks[s].end, end)};
-    while (w.first < w.end && !has_place(f, part, w.first)) ++w.first;
-    while (w.first < w.end && !has_place(f, part, w.end - 1)) --w.end;
+    BlockStretch w{std::max(t->blocks[s].first, f.places.first_block(part)), std::min(t->blocks[s].end, f.places.end_block(part))};
+    while (w.first < w.end && !f.places.has_place(part, w.first)) ++w.first;
+    while (w.first < w.end && !f.places.has_place(part, w.end - 1)) --w.end;
     if (w.first < w.end) t->wanted[s] = w;
   }
   return num_blocks(t->wanted) > 0;
@@ -51,7 +41,7 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
   size_t n = 0;
   for (const BlockStretch& w : t.wanted) {
     for (uint64_t b = w.first; b < w.end; ++b) {
-      if (!part.is_state && !has_place(f, part, b)) continue;
+      if (!part.is_state && !f.places.has_place(part, b)) continue;
       const uint64_t place = header->index_of(b);
       if (place == UINT64_MAX) return QUIRE_DATA_LOSS;
       lacking[place] = true;
@@ -68,9 +58,10 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
   return good && n == 0 ? QUIRE_OK : QUIRE_DATA_LOSS;
 }
 
-bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) const {
+bool Arrivals::can_come_in_place(const Fetch& f, uint32_t source, const WantedRecord& record) const {
   const RecordSource& own = state_.sources->all()[source];
-  if (state_.shards[state_.sources->part_of(source).shard].staging != nullptr) return false;
+  const TierPart& part = state_.sources->part_of(source);
+  if (state_.shards[part.shard].staging != nullptr || !f.places.is_even(part.family)) return false;
   if (!own.is_own || record.size != state_.plan->record_bytes(state_.plan->parts()[source], record.end)) return false;
   return state_.arranged[own.twin] == Arranged::kAsOurs || record.size > kMostBytesBeside;  // which can come in no other way
 }
@@ -78,13 +69,14 @@ bool Arrivals::can_come_in_place(uint32_t source, const WantedRecord& record) co
 void Arrivals::add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header) {
   const TierPart& part = state_.sources->part_of(t->part);
   add_header_run(header, state_.header_regions[t->tier], &state_.ticket_runs);
-  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
+  const std::span<const int32_t> ids = f.places.ids(part);
+  const uint64_t first = f.places.first_block(part);
   uint64_t before = 0;
   for (size_t s = 0; s < 2; ++s) {
     const BlockStretch& w = t->wanted[s];
-    if (w.size() > 0 && part.is_state) part.runs.state(f.ids[part.group], &t->runs);
+    if (w.size() > 0 && part.is_state) part.runs.state(ids, &t->runs);
     if (w.size() > 0 && !part.is_state) {
-      part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, f.ids[part.group], static_cast<uint32_t>(first),
+      part.runs.tokens(w.first * part.block_tokens, w.end * part.block_tokens, ids, static_cast<uint32_t>(first),
                        t->blocks[s].first - before, &t->runs);
     }
     before += t->blocks[s].size();
@@ -181,7 +173,8 @@ Arrivals::Runs Arrivals::runs_for(uint32_t part, const RecordShape& shape) {
     foreign_.clear();
     covers_.clear();
   }
-  auto made = RecordRuns::make(state_.plan->config(), state_.plan->parts()[part].shard, state_.plan->parts()[part].group, shape);
+  const TierPart& own = state_.plan->parts()[part];
+  auto made = RecordRuns::make(state_.plan->config(), own.shard, state_.plan->families()[own.family], shape);
   return foreign_.emplace(key, made.ok() ? std::make_shared<const RecordRuns>(std::move(*made)) : nullptr).first->second;
 }
 
@@ -195,7 +188,7 @@ bool Arrivals::cover(uint32_t p, std::vector<Runs> runs) {
   const TierPart& part = state_.plan->parts()[p];
   Coverage coverage;
   uint64_t bytes = 0;
-  for (const Runs& each : key.second) bytes += coverage.add(part, state_.plan->config().groups[part.group].ids_per_block, *each);
+  for (const Runs& each : key.second) bytes += coverage.add(part, *each);
   return covers_.emplace(key, bytes == part.runs.block_bytes()).first->second;
 }
 
@@ -217,12 +210,12 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, Transfer* t,
   if (part.is_state) {
     if (header.num_blocks() != 1 || header.index_of(0) != 0) return QUIRE_DATA_LOSS;
     *otherwise = *otherwise || !good[0];
-    runs.state(f.ids[part.group], &list_);
+    runs.state(f.places.ids(part), &list_);
   }
-  const uint64_t first = part.is_state ? 0 : f.position / part.block_tokens;
+  const uint64_t first = f.places.first_block(part);
   for (const BlockStretch& w : t->wanted) {
     for (uint64_t b = w.first; b < w.end && !part.is_state; ++b) {
-      if (!has_place(f, part, b)) continue;
+      if (!f.places.has_place(part, b)) continue;
       const uint64_t from = b * part.block_tokens, to = from + part.block_tokens, other = header.block_tokens;
       for (uint64_t at = from, next = 0; at < to; at = next) {
         next = std::min(to, (at / other + 1) * other);
@@ -233,7 +226,7 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, Transfer* t,
           return QUIRE_NOT_FOUND;
         }
         *otherwise = *otherwise || !good[place];
-        runs.tokens(at, next, f.ids[part.group], static_cast<uint32_t>(first), at / other - place, &list_);
+        runs.tokens(at, next, f.places.ids(part), static_cast<uint32_t>(first), at / other - place, &list_);
       }
     }
   }
@@ -300,7 +293,7 @@ quire_code Arrivals::scatter(Transfer* transfer, Fetch* f, bool* otherwise) {
   }
   if (t.assembly == kNone) return QUIRE_OK;
   Assembly& assembly = f->assemblies[t.assembly];
-  const std::vector<uint32_t>& own = state_.sources->sets(like.group)[0];
+  const std::vector<uint32_t>& own = state_.sources->sets(like.family)[0];
   for (size_t i = 0; i < own.size(); ++i) {
     const auto reader = std::find(source.readers.begin(), source.readers.end(), own[i]);
     if (reader != source.readers.end()) assembly.came[i].push_back(all[static_cast<size_t>(reader - source.readers.begin())]);
@@ -326,10 +319,10 @@ bool Arrivals::has_whole_blocks(const RecordTable& table, uint64_t boundary) con
         sink > 0 && std::min(round_up(sink, other), tail / other * other) < std::min(round_up(sink, own), tail / own * own);
     return lacks_tail || lacks_sinks;
   };
-  for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {
-    if (sources.sets(g).empty()) continue;
-    const bool all = table.each_needed(sources.part_of(sources.sets(g)[0][0]), 0, boundary, [&](uint64_t end) {
-      const std::span<const uint32_t> set = table.set_at(g, end);
+  for (uint32_t f = 0; f < state_.plan->families().size(); ++f) {
+    if (sources.sets(f).empty()) continue;
+    const bool all = table.each_needed(sources.part_of(sources.sets(f)[0][0]), 0, boundary, [&](uint64_t end) {
+      const std::span<const uint32_t> set = table.set_at(f, end);
       return std::none_of(set.begin(), set.end(), [&](uint32_t source) { return lacks(source, end); });
     });
     if (!all) return false;

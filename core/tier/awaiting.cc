@@ -38,10 +38,10 @@ uint64_t Awaiting::boundary(const Fetch& f) const {
 void Awaiting::begin(uint64_t boundary, Fetch* fetch) const {
   Fetch& f = *fetch;
   const Sources& sources = *state_.sources;
-  for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {  // whoever may be the writer
-    if (sources.sets(g).empty()) continue;
-    f.table->each_needed(sources.part_of(sources.sets(g)[0][0]), f.committed, boundary, [&](uint64_t end) {
-      for (const std::vector<uint32_t>& set : sources.sets(g)) {
+  for (uint32_t i = 0; i < state_.plan->families().size(); ++i) {  // whoever may be the writer
+    if (sources.sets(i).empty()) continue;
+    f.table->each_needed(sources.part_of(sources.sets(i)[0][0]), f.committed, boundary, [&](uint64_t end) {
+      for (const std::vector<uint32_t>& set : sources.sets(i)) {
         for (const uint32_t source : set) f.table->add(sources.all()[source].twin, end, f.names_at(end));
       }
       return true;
@@ -57,7 +57,7 @@ void Awaiting::each(const Fetch& f, Visit visit) const {
   size_t n = 0;
   for (const Fetch::Coming& coming : f.coming) {
     if (n >= kMostComing) return;
-    for (const std::vector<uint32_t>& set : state_.sources->sets(coming.group)) {
+    for (const std::vector<uint32_t>& set : state_.sources->sets(coming.family)) {
       for (const uint32_t source : set) visit(source, coming.end);
       n += set.size();
     }
@@ -147,9 +147,9 @@ bool Awaiting::ended(uint32_t slot, const quire_completion& end, Fetch* fetch) {
 bool Awaiting::take(Fetch* f) const {
   const size_t before = f->coming.size();
   std::erase_if(f->coming, [&](const Fetch::Coming& coming) {
-    const std::span<const uint32_t> set = f->table->set_at(coming.group, coming.end);
+    const std::span<const uint32_t> set = f->table->set_at(coming.family, coming.end);
     if (set.empty()) return false;
-    add_pending(state_, coming.group, set, coming.end, f);
+    add_pending(state_, coming.family, set, coming.end, f);
     return true;
   });
   return f->coming.size() != before;
@@ -158,7 +158,7 @@ bool Awaiting::take(Fetch* f) const {
 void Awaiting::lose(Fetch* f) const {
   for (const Fetch::Coming& coming : f->coming) {
     Transfer t;
-    t.part = state_.sources->sets(coming.group)[0][0];
+    t.part = state_.sources->sets(coming.family)[0][0];
     t.end = coming.end;
     if (arrivals_.find_wanted(*f, state_.sources->part_of(t.part), &t)) note_failure(state_, t, f);
   }

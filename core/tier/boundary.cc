@@ -42,19 +42,19 @@ bool RecordTable::has_all(std::span<const uint32_t> set, uint64_t end) const {
   });
 }
 
-std::span<const uint32_t> RecordTable::set_at(uint32_t group, uint64_t end) const {
-  for (const std::vector<uint32_t>& set : sources_.sets(group)) {
+std::span<const uint32_t> RecordTable::set_at(uint32_t family, uint64_t end) const {
+  for (const std::vector<uint32_t>& set : sources_.sets(family)) {
     if (has_all(set, end)) return set;
   }
   return {};
 }
 
 bool RecordTable::is_there(uint64_t full_hit, uint64_t boundary, std::span<uint64_t> bytes) const {
-  for (uint32_t g = 0; g < plan_.config().groups.size(); ++g) {
-    if (sources_.sets(g).empty()) continue;
-    const TierPart& part = sources_.part_of(sources_.sets(g)[0][0]);
+  for (uint32_t f = 0; f < plan_.families().size(); ++f) {
+    if (sources_.sets(f).empty()) continue;
+    const TierPart& part = sources_.part_of(sources_.sets(f)[0][0]);
     const bool all = each_needed(part, part.live.everything() ? full_hit : 0, boundary, [&](uint64_t end) {
-      const std::span<const uint32_t> set = set_at(g, end);
+      const std::span<const uint32_t> set = set_at(f, end);
       for (const uint32_t source : set) {
         const WantedRecord* const record = find(source, end);
         bytes[record->tier] += record->size;
@@ -67,8 +67,9 @@ bool RecordTable::is_there(uint64_t full_hit, uint64_t boundary, std::span<uint6
 }
 
 bool RecordTable::has_states(uint64_t boundary) const {
-  for (uint32_t g = 0; g < plan_.config().groups.size(); ++g) {
-    if (plan_.config().groups[g].is_state() && !sources_.sets(g).empty() && set_at(g, boundary).empty()) return false;
+  for (uint32_t f = 0; f < plan_.families().size(); ++f) {
+    const auto sets = sources_.sets(f);
+    if (!sets.empty() && sources_.part_of(sets[0][0]).is_state && set_at(f, boundary).empty()) return false;
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Which boundary of a prompt is fetched: of each group the records that resuming there needs must
+// Which boundary of a prompt is fetched: of each family the records that resuming there needs must
 // be somewhere, and bringing them must be worth it.
 #pragma once
 
@@ -43,15 +43,15 @@ class RecordTable {
   // The tier has one of this size; 0: it has none. It must be there.
   void set_size(uint32_t source, uint64_t end, uint64_t size, uint32_t tier);
 
-  // Ends of the records of the part's group that resuming at `boundary` needs where the group has
+  // Ends of the records of the part's family that resuming at `boundary` needs where it has
   // its tokens up to `have`: visit(end), until it answers false.
   template <typename Visit>
   bool each_needed(const TierPart& part, uint64_t have, uint64_t boundary, Visit visit) const;
   // The first set of which somebody has all records that end there; none: nobody.
-  std::span<const uint32_t> set_at(uint32_t group, uint64_t end) const;
+  std::span<const uint32_t> set_at(uint32_t family, uint64_t end) const;
   // Whether that is our own.
-  bool has_own(uint32_t group, uint64_t end) const { return has_all(sources_.sets(group)[0], end); }
-  // Whether somebody has every record that resuming there needs; groups that need everything have
+  bool has_own(uint32_t family, uint64_t end) const { return has_all(sources_.sets(family)[0], end); }
+  // Whether somebody has every record that resuming there needs; families that need everything have
   // `full_hit` tokens, others nothing. bytes: by tier, added to.
   bool is_there(uint64_t full_hit, uint64_t boundary, std::span<uint64_t> bytes) const;
   // The same of states alone, or of whole units alone: the others are not asked for yet.

@@ -7,9 +7,9 @@
 
 namespace quire {
 
-uint64_t Coverage::add(const TierPart& part, uint32_t columns, const RecordRuns& runs) {
+uint64_t Coverage::add(const TierPart& part, const RecordRuns& runs) {
   // One block is as good as any other: block 0, its columns in places of their own.
-  std::vector<int32_t> ids(columns);
+  std::vector<int32_t> ids(part.columns);
   std::iota(ids.begin(), ids.end(), 1);
   std::vector<PayloadRun> list;
   if (part.is_state) {

@@ -13,9 +13,8 @@ namespace quire {
 
 class Coverage {
  public:
-  // Bytes of a block of the part that these runs bring and those told before do not. columns: of
-  // the group.
-  uint64_t add(const TierPart& part, uint32_t columns, const RecordRuns& runs);
+  // Bytes of a block of the part that these runs bring and those that were added before do not.
+  uint64_t add(const TierPart& part, const RecordRuns& runs);
 
  private:
   struct Span {

@@ -10,6 +10,7 @@
 
 #include "core/base/ids.h"
 #include "core/tier/boundary.h"
+#include "core/tier/load_places.h"
 #include "core/tier/lost_blocks.h"
 
 namespace quire {
@@ -44,11 +45,11 @@ struct PendingLoad {
   uint32_t assembly = kNone;  // index
 };
 
-// Records of one end and group that another tensor-parallel size wrote. Only all together have what
+// Records of one end and family that another tensor-parallel size wrote. Only all together have what
 // a part of ours needs, and headers say what each of them has.
 struct Assembly {
   size_t missing = 0;  // records
-  // By place in the group's own set.
+  // By place in the family's own set.
   std::vector<std::vector<std::shared_ptr<const RecordRuns>>> came;
 };
 
@@ -101,16 +102,15 @@ struct Fetch {
   StepId load{0};
   // Of the streams: copies and zeroes of the load.
   uint64_t mark = 0;
-  uint64_t position = 0;                  // of the load
-  std::vector<uint64_t> have;             // by group
-  std::vector<std::vector<int32_t>> ids;  // by group
-  std::vector<uint32_t> slots;            // loads in flight
+  uint64_t position = 0;        // of the load
+  LoadPlaces places;            // the same
+  std::vector<uint32_t> slots;  // loads in flight
   std::vector<PendingLoad> pending;
   std::vector<Assembly> assemblies;
-  // Records of an offer that grows, which the peer does not have yet: all of a group that end
+  // Records of an offer that grows, which the peer does not have yet: all of a family that end
   // there. By their ends.
   struct Coming {
-    uint32_t group = 0;
+    uint32_t family = 0;
     uint64_t end = 0;
   };
   std::vector<Coming> coming;

@@ -44,12 +44,7 @@ void count_failure(TierState& state, const Transfer& t, quire_code code) {
 
 // Copies and zeroes of the load come before its bytes, and behind the kernels of earlier steps.
 Status prepare(TierState& state, Fetch* f) {
-  const size_t groups = state.plan->config().groups.size();
-  uint64_t n = 0;
-  f->have.resize(groups);
-  f->ids.resize(groups);
-  QUIRE_RETURN_IF_ERROR(state.cache->load_have(f->load, f->have, &n));
-  for (uint32_t g = 0; g < groups; ++g) QUIRE_RETURN_IF_ERROR(state.cache->load_ids(f->load, g, &f->ids[g]));
+  QUIRE_RETURN_IF_ERROR(f->places.read(*state.cache, f->load, *state.plan, f->position));
   auto copies = state.cache->step_copies(f->load);
   auto zeroes = state.cache->step_zeroes(f->load);
   if (!copies.ok()) return copies.take_status();
@@ -62,31 +57,27 @@ Status prepare(TierState& state, Fetch* f) {
 }
 
 // Some drafts keep blocks of a window that nobody resumes by. No record has them, so they are as if they had failed.
-void leave_out(const TierState& state, const Arrivals& arrivals, Fetch* f) {
-  const Config& config = state.plan->config();
-  for (uint32_t g = 0; g < config.groups.size(); ++g) {
-    const GroupPlan& group = config.groups[g];
-    if (group.is_state()) continue;
-    const uint64_t columns = group.ids_per_block, first = f->position / group.block_tokens, end = first + f->ids[g].size() / columns;
+void leave_out(const TierState& state, Fetch* f) {
+  const Sources& sources = *state.sources;
+  for (uint32_t i = 0; i < state.plan->families().size(); ++i) {
+    if (sources.sets(i).empty()) continue;
+    const TierPart& any = sources.part_of(sources.sets(i)[0][0]);
+    if (any.is_state) continue;
+    const uint64_t first = f->places.first_block(any), end = f->places.end_block(any);
     std::vector<bool> brought(end - first);
-    const TierPart* any = nullptr;
-    const auto bring = [&](const TierPart& part, uint64_t to) {
-      for (const BlockStretch& stretch : state.plan->stretches(part, to)) {
+    const auto bring = [&](uint64_t to) {
+      for (const BlockStretch& stretch : state.plan->stretches(any, to)) {
         for (uint64_t b = std::max(stretch.first, first); b < std::min(stretch.end, end); ++b) brought[b - first] = true;
       }
     };
     for (const PendingLoad& load : f->pending) {
-      const TierPart& part = state.sources->part_of(load.source);
-      if (part.group == g) bring(part, load.end);
+      if (sources.part_of(load.source).family == i) bring(load.end);
     }
     for (const Fetch::Coming& coming : f->coming) {
-      if (coming.group == g) bring(state.sources->part_of(state.sources->sets(g)[0][0]), coming.end);
+      if (coming.family == i) bring(coming.end);
     }
-    for (const TierPart& part : state.plan->parts()) any = part.group == g ? &part : any;
-    if (any == nullptr) continue;
-    for (uint64_t b = std::max(first, f->have[g] / group.block_tokens); b < end; ++b) {
-      if (brought[b - first] || !arrivals.has_place(*f, *any, b)) continue;
-      f->lost.lose(g, b, b + 1);
+    for (uint64_t b = first; b < end; ++b) {
+      if (!brought[b - first] && f->places.has_place(any, b)) f->places.lose(any, b, b + 1, &f->lost);
     }
   }
 }
@@ -134,22 +125,22 @@ void Fetches::start_loads(uint32_t index) {
   f.phase = Phase::kLoading;
   f.loading_since = state_.now();
   const Sources& sources = *state_.sources;
-  for (uint32_t g = 0; g < state_.plan->config().groups.size(); ++g) {
-    if (sources.sets(g).empty()) continue;
-    const std::vector<uint32_t>& own = sources.sets(g)[0];
-    f.table->each_needed(sources.part_of(own[0]), f.have[g], f.boundary, [&](uint64_t end) {
-      std::span<const uint32_t> set = f.table->set_at(g, end);
+  for (uint32_t i = 0; i < state_.plan->families().size(); ++i) {
+    if (sources.sets(i).empty()) continue;
+    const std::vector<uint32_t>& own = sources.sets(i)[0];
+    f.table->each_needed(sources.part_of(own[0]), f.places.have(i), f.boundary, [&](uint64_t end) {
+      std::span<const uint32_t> set = f.table->set_at(i, end);
       if (set.empty() && f.awaits) {
-        f.coming.push_back({g, end});
+        f.coming.push_back({i, end});
         return true;
       }
       if (set.empty()) set = own;  // they fail
-      add_pending(state_, g, set, end, &f);
+      add_pending(state_, i, set, end, &f);
       return true;
     });
   }
   std::sort(f.coming.begin(), f.coming.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
-  leave_out(state_, arrivals_, &f);
+  leave_out(state_, &f);
   std::reverse(f.pending.begin(), f.pending.end());  // taken from the end
   submit_pending(index);
 }
@@ -193,7 +184,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     state_.close(slot);
     return true;
   }
-  if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(t.part, *record)) way = LoadWay::kStaged;
+  if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(f, t.part, *record)) way = LoadWay::kStaged;
   // On a device all come beside the pool.
   const bool is_own_staged = state_.sources->all()[t.part].is_own && state_.shards[part.shard].staging != nullptr;
   const bool is_too_large = record != nullptr && way != LoadWay::kInPlace && record->size > kMostBytesBeside && !is_own_staged;

@@ -42,7 +42,7 @@ void Fetches::look_up(uint32_t index) {
       for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, f.names_at(end));
       continue;
     }
-    // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of a group that needs everything too
+    // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of those that need everything too
     // much may go until the load begins, and a tier that is never asked for the beginning of a prompt loses that first.
     const uint64_t from = part.live.everything() ? f.committed : part.live.tail_begin(f.hit);
     for (const uint64_t end : f.candidates.unit_ends) {
@@ -138,9 +138,9 @@ bool Fetches::ask_others(uint32_t index) {
   for (size_t i = first; i < own && f.table->records().size() - own < kMostOtherKeys; ++i) {
     const uint64_t end = f.table->records()[i].end;
     if (end <= there) continue;
-    const uint32_t group = sources.part_of(f.table->records()[i].source).group;
-    const std::span<const std::vector<uint32_t>> sets = sources.sets(group);
-    if (sets.size() == 1 || f.table->has_own(group, end)) continue;
+    const uint32_t family = sources.part_of(f.table->records()[i].source).family;
+    const std::span<const std::vector<uint32_t>> sets = sources.sets(family);
+    if (sets.size() == 1 || f.table->has_own(family, end)) continue;
     for (const std::vector<uint32_t>& set : sets.subspan(1)) {
       for (const uint32_t source : set) f.table->add(source, end, f.names_at(end));
     }

@@ -28,13 +28,13 @@ Status name_prompt(const TierState& state, Fetch* f) {
   return {};
 }
 
-void add_pending(const TierState& state, uint32_t group, std::span<const uint32_t> set, uint64_t end, Fetch* f) {
+void add_pending(const TierState& state, uint32_t family, std::span<const uint32_t> set, uint64_t end, Fetch* f) {
   const Sources& sources = *state.sources;
   PendingLoad load{0, end};
   if (!sources.all()[set[0]].is_own) {
     load.way = LoadWay::kStaged;
     load.assembly = static_cast<uint32_t>(f->assemblies.size());
-    const size_t own = sources.sets(group)[0].size();
+    const size_t own = sources.sets(family)[0].size();
     f->assemblies.push_back({set.size(), {own, std::vector<std::shared_ptr<const RecordRuns>>()}});
   }
   for (const uint32_t source : set) {
@@ -48,8 +48,8 @@ void add_pending(const TierState& state, uint32_t group, std::span<const uint32_
 void note_failure(const TierState& state, const Transfer& t, Fetch* f) {
   const TierPart& part = state.sources->part_of(t.part);
   f->has_failed = true;
-  if (part.is_state) return f->lost.lose(part.group, 0, 1);
-  for (const BlockStretch& w : t.wanted) f->lost.lose(part.group, w.first, w.end);
+  if (part.is_state) return f->places.lose(part, 0, 1, &f->lost);
+  for (const BlockStretch& w : t.wanted) f->places.lose(part, w.first, w.end, &f->lost);
 }
 
 }  // namespace quire

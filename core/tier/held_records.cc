@@ -37,12 +37,21 @@ bool clip(std::array<BlockStretch, 2>* stretches, IsThere is_there) {
 
 }  // namespace
 
+bool ids_of_hold(Cache& cache, quire_hold_id hold, const RecordFamily& family, std::vector<int32_t>* ids) {
+  ids->clear();
+  for (const uint32_t group : family.groups) {
+    uint64_t n = 0;
+    if (!cache.hold_ids(hold, group, {}, &n).ok() || n == 0) return false;
+    const size_t before = ids->size();
+    ids->resize(before + n);
+    if (!cache.hold_ids(hold, group, std::span(*ids).subspan(before), &n).ok()) return false;
+  }
+  return true;
+}
+
 bool describe_record(const TierState& state, const HeldRange& range, const PrefixNames& names, const TierPart& part, Clipping clipping,
                      RecordHeader* header, std::vector<PayloadRun>* runs, std::vector<int32_t>* ids) {
-  uint64_t n = 0;
-  if (!state.cache->hold_ids(range.hold, part.group, {}, &n).ok()) return false;
-  ids->resize(n);
-  if (n == 0 || !state.cache->hold_ids(range.hold, part.group, *ids, &n).ok()) return false;
+  if (!ids_of_hold(*state.cache, range.hold, state.plan->families()[part.family], ids)) return false;
   header->fingerprint = state.plan->fingerprint();
   header->prefix = part.look_ahead > 0 ? names.ahead : names.own;
   header->key = state.plan->key(part, part.name, range.end, names);
@@ -59,8 +68,7 @@ bool describe_record(const TierState& state, const HeldRange& range, const Prefi
     part.runs.state(*ids, runs);
     return true;
   }
-  const uint64_t first = range.hold_first / part.block_tokens, columns = state.plan->config().groups[part.group].ids_per_block;
-  const uint64_t blocks = ids->size() / columns;
+  const uint64_t first = range.hold_first / part.block_tokens, columns = part.columns, blocks = ids->size() / columns;
   const auto is_there = [&](uint64_t block) {
     for (uint64_t c = 0; c < columns; ++c) {
       if ((*ids)[c * blocks + block - first] == 0) return false;

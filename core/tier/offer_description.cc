@@ -137,8 +137,9 @@ std::optional<quire_offer_refusal> compare_models(std::string_view here, std::st
 }
 
 std::string text_of(const OfferPart& part) {
-  return std::to_string(part.num_caches) + " caches of layers " + std::to_string(part.first_layer) + " to " +
-         std::to_string(part.last_layer);
+  const std::string caches = std::to_string(part.num_caches) + (part.num_caches == 1 ? " cache" : " caches");
+  const std::string first = std::to_string(part.first_layer), last = std::to_string(part.last_layer);
+  return caches + (first == last ? " of layer " + first : " of layers " + first + " to " + last);
 }
 
 std::optional<quire_offer_refusal> compare_ranks(const OfferReader& reader, const OfferDescription& offer) {

@@ -31,7 +31,7 @@ using OfferHandle = std::array<uint8_t, 16>;
 // Under which it is found, with the handle: the name of no record.
 const RecordKey& description_key();
 
-// A group on a shard, without those whose records are the same.
+// A family on a shard, without those whose records are the same.
 struct OfferPart {
   PartName name{};
   uint32_t first_layer = 0, last_layer = 0, num_caches = 0;

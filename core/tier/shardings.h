@@ -1,4 +1,4 @@
-// What the records of one group are called that engines of another tensor-parallel size write.
+// What the records of one family are called that engines of another tensor-parallel size write.
 // Their names follow from the model: ranks take heads and slices of states in a fixed way.
 #pragma once
 
@@ -19,7 +19,7 @@ inline constexpr uint32_t kMostRanks = 1024;
 // Errors: INVALID_ARGUMENT.
 Status check_shardings(std::span<const uint32_t> sizes);
 
-// What `rank` of `ranks` has of the caches of this shape, which is that of a group on a shard of
+// What `rank` of `ranks` has of the caches of this shape, which is that of a family on a shard of
 // the config: the same layers in the same blocks and order, with that rank's heads or slices. The
 // extents of states are not computed: names do not have them. No members: the heads cannot be cut
 // so.

@@ -12,7 +12,7 @@ uint32_t context_rank(const RecordShape& shape) { return shape.is_state ? 0 : sh
 // On ranks of one pipeline stage, and of one place in context parallelism.
 bool have_the_same_layers(const TierPart& a, const TierPart& b) {
   const auto same = [](const RecordMember& x, const RecordMember& y) { return x.layer == y.layer && x.sub == y.sub; };
-  return a.group == b.group && context_rank(a.shape) == context_rank(b.shape) &&
+  return a.family == b.family && context_rank(a.shape) == context_rank(b.shape) &&
          std::equal(a.shape.members.begin(), a.shape.members.end(), b.shape.members.begin(), b.shape.members.end(), same);
 }
 
@@ -34,9 +34,9 @@ Result<std::unique_ptr<Sources>> Sources::make(const TierPlan& plan, std::span<c
   std::unique_ptr<Sources> sources(new Sources(plan));
   sources->sizes_.assign(sizes.begin(), sizes.end());
   sources->add_own();
-  for (uint32_t g = 0; g < plan.config().groups.size(); ++g) {
+  for (uint32_t f = 0; f < plan.families().size(); ++f) {
     for (const uint32_t size : sizes) {
-      if (!sources->sets_[g].empty()) sources->add_others(g, size);
+      if (!sources->sets_[f].empty()) sources->add_others(f, size);
     }
   }
   return sources;
@@ -52,14 +52,14 @@ void Sources::add_own() {
     source.shape = part.shape;
     source.token_bytes = part.is_state ? 0 : part.runs.block_bytes() / part.block_tokens;
     source.readers = {p};
-    if (sets_[part.group].empty()) sets_[part.group].emplace_back();
-    sets_[part.group][0].push_back(p);
+    if (sets_[part.family].empty()) sets_[part.family].emplace_back();
+    sets_[part.family][0].push_back(p);
   }
 }
 
-void Sources::add_others(uint32_t group, uint32_t size) {
+void Sources::add_others(uint32_t family, uint32_t size) {
   const std::span<const TierPart> parts = plan_.parts();
-  const std::vector<uint32_t>& own = sets_[group][0];
+  const std::vector<uint32_t>& own = sets_[family][0];
   std::vector<RecordSource> found;
   for (const uint32_t p : own) {
     const auto first = std::find_if(own.begin(), own.end(), [&](uint32_t q) { return have_the_same_layers(parts[q], parts[p]); });
@@ -93,13 +93,13 @@ void Sources::add_others(uint32_t group, uint32_t size) {
   names.reserve(found.size());
   for (const RecordSource& source : found) names.push_back(source.name);
   names = names_of(std::move(names));
-  for (const std::vector<uint32_t>& set : sets_[group]) {
+  for (const std::vector<uint32_t>& set : sets_[family]) {
     std::vector<PartName> others;
     others.reserve(set.size());
     for (const uint32_t source : set) others.push_back(all_[source].name);
     if (names_of(std::move(others)) == names) return;
   }
-  std::vector<uint32_t>& set = sets_[group].emplace_back();
+  std::vector<uint32_t>& set = sets_[family].emplace_back();
   for (RecordSource& source : found) {
     source.twin = static_cast<uint32_t>(all_.size());
     set.push_back(source.twin);

@@ -1,7 +1,7 @@
-// Who may have written what a group needs of a unit: engines of our own tensor-parallel size, whose
+// Who may have written what a family needs of a unit: engines of our own tensor-parallel size, whose
 // records are those of our parts, and engines of the other sizes that are looked for. Immutable.
 //
-// A set is all records of a unit in one group, of one size. It has all heads and slices of all
+// A set is all records of a unit in one family, of one size. It has all heads and slices of all
 // layers, whatever the ranks. Own sets are read part by part, straight into the pool. Of other
 // sets each record is read once, for all parts that have something of it.
 #pragma once
@@ -39,8 +39,8 @@ class Sources {
   std::span<const RecordSource> all() const { return all_; }
   const TierPart& part_of(uint32_t source) const { return plan_.parts()[all_[source].part]; }
   // [0]: our own. A set whose names are those of an earlier one is left out. None: no shard has the
-  // group.
-  std::span<const std::vector<uint32_t>> sets(uint32_t group) const { return sets_[group]; }
+  // family.
+  std::span<const std::vector<uint32_t>> sets(uint32_t family) const { return sets_[family]; }
   // Tensor-parallel sizes that were asked for.
   std::span<const uint32_t> sizes() const { return sizes_; }
   bool has_others() const { return all_.size() > plan_.parts().size(); }
@@ -54,15 +54,15 @@ class Sources {
                                      uint32_t first) const;
 
  private:
-  explicit Sources(const TierPlan& plan) : plan_(plan), sets_(plan.config().groups.size()) {}
+  explicit Sources(const TierPlan& plan) : plan_(plan), sets_(plan.families().size()) {}
 
   void add_own();
-  void add_others(uint32_t group, uint32_t size);
+  void add_others(uint32_t family, uint32_t size);
 
   const TierPlan& plan_;
   std::vector<uint32_t> sizes_;
   std::vector<RecordSource> all_;
-  std::vector<std::vector<std::vector<uint32_t>>> sets_;  // by group
+  std::vector<std::vector<std::vector<uint32_t>>> sets_;  // by family
 };
 
 }  // namespace quire

@@ -370,10 +370,10 @@ void Stores::report(const Unit& unit) noexcept {
     Tier& tier = *state_.tiers[t];
     if (tier.events == nullptr || ((unit.tiers & ~unit.failed) >> t & 1) == 0) continue;
     try {
-      std::array<Tier::Named, kMaxGroups> named{};
+      std::array<Tier::Named, kMaxGroups> named{};  // by family
       for (uint32_t p = 0; p < state_.plan->parts().size(); ++p) {
         const TierPart& part = state_.plan->parts()[p];
-        Tier::Named& by = named[part.group];
+        Tier::Named& by = named[part.family];
         if (!has_record(unit, p)) continue;
         if (by.num == 0) by = push_events(unit, part, &tier);  // once for all ranks
         if (by.num > 0) tier.name(state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit)), by);
@@ -386,10 +386,12 @@ void Stores::report(const Unit& unit) noexcept {
 
 Tier::Named Stores::push_events(const Unit& unit, const TierPart& part, Tier* tier) {
   described_.clear();
-  for (const BlockStretch& blocks : state_.plan->stretches(part, unit.unit.end_token)) {
-    if (!part.is_state && blocks.size() == 0) continue;
-    state_.cache->describe_hold(unit.unit.hold, part.group, blocks.first, blocks.end, tier->events->most_bytes(), &described_);
-    if (part.is_state) break;
+  for (const uint32_t group : state_.plan->families()[part.family].groups) {
+    for (const BlockStretch& blocks : state_.plan->stretches(part, unit.unit.end_token)) {
+      if (!part.is_state && blocks.size() == 0) continue;
+      state_.cache->describe_hold(unit.unit.hold, group, blocks.first, blocks.end, tier->events->most_bytes(), &described_);
+      if (part.is_state) break;
+    }
   }
   Tier::Named by;
   for (const EventRecord& record : described_) {

@@ -15,8 +15,6 @@ constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
 constexpr uint64_t kShortest = 64, kLongest = 4096;
 constexpr uint64_t kMostTokens = uint64_t{1} << 16;  // or a grid that is coarser
 
-bool is_draft(const GroupPlan& group) { return group.look_ahead > 0 && !group.live.state && !group.live.fixed && group.live.chunk == 0; }
-
 }  // namespace
 
 Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens,
@@ -32,21 +30,24 @@ Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> c
 }
 
 Status TierPlan::make_parts() {
+  families_ = families_of(*config_);
   for (uint32_t s = 0; s < config_->shards.size(); ++s) {
-    for (uint32_t g = 0; g < config_->groups.size(); ++g) {
+    for (uint32_t f = 0; f < families_.size(); ++f) {
+      const uint32_t g = families_[f].groups[0];
       const GroupPlan& group = config_->groups[g];
       if (group.live.fixed) return fail(QUIRE_UNIMPLEMENTED, "tiers: group %u is of cross attention, which has no prefix to find it by", g);
       TierPart part;
-      part.shape = RecordShape::of(*config_, s, g);
+      part.shape = RecordShape::of(*config_, s, families_[f]);
       if (part.shape.members.empty()) continue;
-      auto runs = RecordRuns::make(*config_, s, g, part.shape);
+      auto runs = RecordRuns::make(*config_, s, families_[f], part.shape);
       if (!runs.ok()) return runs.take_status();
       if (!runs->is_whole()) return fail(QUIRE_NOT_REPRESENTABLE, "tiers: blocks of group %u cannot be packed without holes", g);
       part.shard = s;
-      part.group = g;
+      part.family = f;
+      part.columns = families_[f].columns;
       part.is_state = group.is_state();
       part.live = group.live;
-      part.look_ahead = is_draft(group) ? group.look_ahead : 0;
+      part.look_ahead = families_[f].look_ahead;
       part.block_tokens = part.is_state ? 0 : group.block_tokens;
       part.name = part_name(part.shape, part.live);
       part.runs = std::move(*runs);
@@ -78,14 +79,14 @@ uint64_t TierPlan::largest_record() const {
 Status TierPlan::choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes) {
   const bool is_chosen = unit_tokens == 0;
   grid_ = config_->hit_alignment_tokens;
-  std::vector<uint64_t> bytes(config_->groups.size());  // of a block, over all ranks
-  double most = 0;                                      // bytes of a token
+  std::vector<uint64_t> bytes(families_.size());  // of a block, over all ranks
+  double most = 0;                                // bytes of a token
   for (size_t p = 0; p < parts_.size(); ++p) {
     const TierPart& part = parts_[p];
     if (part.is_state) continue;
     grid_ = std::lcm(grid_, uint64_t{part.block_tokens});
-    if (part.twin == p) bytes[part.group] += part.runs.block_bytes();
-    most = std::max(most, static_cast<double>(bytes[part.group]) / part.block_tokens);
+    if (part.twin == p) bytes[part.family] += part.runs.block_bytes();
+    most = std::max(most, static_cast<double>(bytes[part.family]) / part.block_tokens);
   }
   if (unit_tokens == 0) {
     const double wanted = most > 0 ? static_cast<double>(kLeastBytes) / most : 256;

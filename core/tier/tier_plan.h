@@ -1,10 +1,10 @@
 // Which records a boundary of a sequence needs, and how they are named: what follows from the plan,
 // the model and the name of the weights. Immutable.
 //
-// A unit ends at a multiple of unit_tokens, or where a state was kept. For every part, a group on a
-// shard, it has at most one record. A record of a group that needs only a part of the tokens has
-// those that resuming at its end needs. So resuming anywhere needs, of each unit before it, no more
-// than its records have.
+// A unit ends at a multiple of unit_tokens, or where a state was kept. For every part, a family of
+// groups on a shard, it has at most one record. A record of groups that need only a part of the
+// tokens has those that resuming at its end needs. So resuming anywhere needs, of each unit before
+// it, no more than its records have.
 #pragma once
 
 #include <quire/hold.h>
@@ -26,13 +26,14 @@
 
 namespace quire {
 
-// A group on a shard.
+// A family on a shard.
 struct TierPart {
-  uint32_t shard = 0, group = 0;
+  uint32_t shard = 0, family = 0;
   bool is_state = false;
   LiveRange live;
   uint32_t look_ahead = 0;
-  uint32_t block_tokens = 0;  // of the group; states: 0
+  uint32_t block_tokens = 0;  // of its groups; states: 0
+  uint32_t columns = 0;       // the same
   RecordShape shape;
   PartName name{};
   RecordRuns runs;
@@ -55,6 +56,7 @@ class TierPlan {
 
   const Config& config() const { return *config_; }
   std::span<const TierPart> parts() const { return parts_; }
+  std::span<const RecordFamily> families() const { return families_; }
   uint64_t unit_tokens() const { return unit_tokens_; }
   uint64_t look_ahead() const { return look_ahead_; }  // tokens, the most of all groups
   bool has_states() const { return has_states_; }
@@ -84,6 +86,7 @@ class TierPlan {
   uint64_t largest_record() const;  // bytes
 
   std::shared_ptr<const Config> config_;
+  std::vector<RecordFamily> families_;
   std::vector<TierPart> parts_;
   uint64_t unit_tokens_ = 0, look_ahead_ = 0, grid_ = 1;
   bool has_states_ = false;

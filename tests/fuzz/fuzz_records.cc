@@ -56,7 +56,8 @@ constexpr std::array<uint64_t, 26> kValues{0,
 
 // A group on a shard, with blocks for one unit, and which bytes of the regions these are.
 struct Place {
-  uint32_t shard = 0, group = 0;
+  uint32_t shard = 0;
+  RecordFamily family;
   RecordShape shape;
   std::vector<int32_t> ids;  // [column][block]
   std::vector<std::vector<bool>> own;
@@ -108,11 +109,13 @@ void each_piece(const PayloadRun& run, Visit&& visit) {
 
 Place place_of(const Config& config, uint32_t shard, uint32_t group) {
   const GroupPlan& plan = config.groups[group];
-  Place place{shard, group, RecordShape::of(config, shard, group), {}, {}};
+  const RecordFamily family = families_of(config)[group];  // policy auto: one of each group
+  require(family.groups.size() == 1 && family.groups[0] == group, "families are groups");
+  Place place{shard, family, RecordShape::of(config, shard, family), {}, {}};
   if (place.shape.members.empty()) return place;
   const uint32_t blocks = plan.is_state() ? 1 : static_cast<uint32_t>(kUnit / plan.block_tokens);
   for (uint32_t i = 0; i < blocks * plan.ids_per_block; ++i) place.ids.push_back(static_cast<int32_t>((1 + 2 * i) * plan.parts_per_page));
-  auto runs = RecordRuns::make(config, shard, group, place.shape);
+  auto runs = RecordRuns::make(config, shard, family, place.shape);
   require(runs.ok() && runs->is_whole(), "a plan's own records are whole");
   std::vector<PayloadRun> list;
   if (plan.is_state()) {
@@ -353,7 +356,7 @@ std::vector<PayloadRun> runs_into(const Reader& reader, const Place& place, cons
     if (header.num_blocks() == 1 && header.index_of(0) == 0) runs.state(place.ids, &list);
     return list;
   }
-  const uint64_t own = reader.config->groups[place.group].block_tokens, other = header.block_tokens;
+  const uint64_t own = reader.config->groups[place.family.groups[0]].block_tokens, other = header.block_tokens;
   const uint64_t begin = header.end_token - kUnit;
   for (uint64_t at = begin, next = 0; at < header.end_token; at = next) {
     next = std::min({header.end_token, (at / own + 1) * own, (at / other + 1) * other});
@@ -398,7 +401,7 @@ void read(const Reader& reader, std::span<const uint8_t> record) {
   if (header->end_token < kUnit || header->end_token > kMostTokens || header->end_token % kUnit != 0) return;  // no unit of the reader
   ++tally().whole;
   for (const Place& place : reader.places) {
-    auto runs = RecordRuns::make(*reader.config, place.shard, place.group, header->shape);
+    auto runs = RecordRuns::make(*reader.config, place.shard, place.family, header->shape);
     if (!runs.ok()) {
       require(!runs.status().message().empty(), "a refusal has a sentence");
       continue;

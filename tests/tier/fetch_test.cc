@@ -257,6 +257,7 @@ TEST(Fetch, GivenUpSaysNothingOfTheTier) {
 TEST(Fetch, GivesNobodyWhatNoRecordHas) {
   EngineOptions o;
   o.layers = {full_layer(), window_layer(40)};
+  o.policy = "vllm";
   o.retained = 96;
   Forgotten f(o, 300);
   auto& [clock, store, engine, text] = f;

@@ -119,20 +119,22 @@ TEST(Refusals, NameWhatModelsDifferIn) {
 
 TEST(Refusals, NameWhatPlansDifferIn) {
   EngineOptions from = options(), to = options();
-  // Policy vllm: groups of one length each.
-  from.layers = to.layers = {full_layer(4), window_layer(40), window_layer(40), window_layer(40), full_layer(4)};
-  to.retained = 1;
+  // One table for all layers: those of windows keep everything, too.
+  from.layers = to.layers = {full_layer(4), window_layer(40), window_layer(40)};
+  from.policy = to.policy = "vllm";
+  to.plan_flags = QUIRE_PLAN_ONE_TABLE;
   Both groups(from, to);
   const quire_fetch_result got = groups.fetch(groups.offer, groups.text);
   EXPECT_EQ(got.committed, 0U);
-  expect_refused(groups.reader, got.fetch, {QUIRE_OFFER_GROUPS, "groups", "2 caches of layers 1 to 3", "3 caches of layers 1 to 3"});
+  expect_refused(groups.reader, got.fetch, {QUIRE_OFFER_GROUPS, "groups", "3 caches of layers 0 to 2", "1 cache of layer 0"});
   groups.expect_over();
 
   from.layers = to.layers = {full_layer(4), full_layer(4)};
   from.layers[1].flags = to.layers[1].flags = QUIRE_LAYER_DRAFT;
   from.layers[1].look_ahead = 2;
   to.layers[1].look_ahead = 3;
-  to.retained = 0;
+  to.plan_flags = 0;
+  from.policy = to.policy = "auto";
   Both drafts(from, to, nullptr, kTokens - 16);
   const quire_fetch_result other = drafts.fetch(drafts.offer, drafts.text);
   expect_refused(drafts.reader, other.fetch, {QUIRE_OFFER_LOOK_AHEAD, "look_ahead", "3", "2"});

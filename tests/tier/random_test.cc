@@ -1,6 +1,7 @@
 // Tiers over stores that are late, fail, lie, forget and end tickets twice: random conversations, several engines on one store, deadlines
 // and cancellations. Whatever happens, no engine ever reads a byte that its text does not say, nothing is left behind, and every fetch
 // ends. The seed is printed; QUIRE_SEED and QUIRE_ROUNDS choose others.
+#include <algorithm>
 #include <random>
 
 #include "tests/tier/tier_rig.h"
@@ -13,6 +14,7 @@ class Round {
  public:
   explicit Round(uint64_t seed) : random_(seed), store_(store_options(seed)) {
     base_.layers = layers();
+    has_states_ = std::any_of(base_.layers.begin(), base_.layers.end(), [](const quire_layer& l) { return l.kind == QUIRE_LAYER_STATE; });
     base_.unit = 64 * (1 + pick(2));
     base_.ns_per_token = percent(30) ? 2000 : 0;
     base_.ranks = percent(40) ? 2 : 1;
@@ -74,6 +76,8 @@ class Round {
       if (percent(50)) o.layout = "BPJKHTD";
       if (!o.others.empty() && percent(60)) o.ranks = 1u << pick(3);
     }
+    // With states its blocks are longer than units.
+    if (!has_states_ && o.layout.empty() && percent(40)) o.policy = "vllm";
     o.pages = 70 + pick(80);
     o.max_len = 320;
     engines_.push_back(std::make_unique<Engine>(clock_, o, std::vector<FakeStore*>{&store_}));
@@ -144,6 +148,7 @@ class Round {
   Clock clock_;
   FakeStore store_;
   EngineOptions base_;
+  bool has_states_ = false;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<std::vector<Open>> open_;
   std::vector<Text> texts_;

@@ -161,6 +161,7 @@ TEST(SessionHostile, WhatIsCachedAlready) {
 TEST(SessionHostile, OtherPolicies) {
   const Text text = count_text(1, 333), more = with_more(text, 20);
   EngineOptions plain = of({full_layer(), window_layer(96)}), retained = plain, keeps = of(all_kinds());
+  retained.policy = "vllm";
   retained.retained = 64;
   keeps.keep = 3;
   for (const EngineOptions* from : {&plain, &retained}) {

@@ -76,10 +76,9 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   plan.block_tokens = options_.block;
   plan.layout = text_of(options_.layout);
   plan.max_tokens_in_flight = 512;
-  if (options_.retained != 0) {
-    plan.policy = {"vllm", 4};
-    plan.vllm.retained_tokens = options_.retained;
-  }
+  plan.policy = text_of(options_.policy);
+  plan.flags = options_.plan_flags;
+  plan.vllm.retained_tokens = options_.retained;
   quire_config* config = nullptr;
   const quire_code code = quire_config_create(model, &plan, &config, &err);
   config_.reset(config);

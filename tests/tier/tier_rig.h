@@ -70,7 +70,9 @@ struct EngineOptions {
   uint64_t checkpoint_interval = 0;
   std::string connector = "fake_store";
   std::string settings = {};          // of a connector that is no fake and takes real time
-  uint64_t retained = 0;              // tokens that windows keep behind their range: policy vllm
+  std::string policy = {};            // of the plan
+  uint32_t plan_flags = 0;
+  uint64_t retained = 0;              // tokens that windows keep before their range: policy vllm
   bool tiers_may_fail = false;        // what they answered is in tiers_error()
   std::vector<uint32_t> others = {};  // tensor-parallel sizes whose records are read, too
   bool may_refuse = false;            // the pool may be too small for what is asked for

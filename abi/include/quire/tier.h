@@ -5,20 +5,20 @@
  *   every iteration:   quire_reserve .. quire_commit, quire_tiers_run
  *   a new request:     quire_fetch_begin -> (quire_tiers_run until it has ended) -> quire_reserve
  *
- * Sequences are stored in *units*, aligned ranges of unit_tokens tokens. Of each unit every group
- * has one object on every rank, a *record*. Without recurrent layers, a prompt shorter than a unit
- * is neither stored nor fetched. With recurrent layers, a unit ends also where a state was kept:
- * shorter prompts are stored and fetched up to there, and longer ones are fetched only up to such a
- * place.
+ * Sequences are stored in *units*, aligned ranges of unit_tokens tokens. Of each unit the layers of
+ * one live range have one object on every rank, a *record*. Without recurrent layers, a prompt
+ * shorter than a unit is neither stored nor fetched. With recurrent layers, a unit ends also where
+ * a state was kept: shorter prompts are stored and fetched up to there, and longer ones are fetched
+ * only up to such a place.
  *
  * A tier never makes an answer wrong. A record carries checksums (XXH3-64, against accidents, not
  * against tampering) and a fingerprint of all that its bytes depend on; a mismatch is a miss. A
  * tier never makes a request hang: a fetch ends by its deadline, although its transfer may go on.
  * With ns_per_token, a tier is used only where it seems faster than computing.
  *
- * Records of other block sizes and page orders are read, but windows and sinks under longer blocks
- * only if these fit (docs/tiers.md). Those of other tensor-parallel sizes are read if the options
- * name these. A unit comes with all heads, or not at all.
+ * Records of other policies, block sizes and page orders are read, but windows and sinks under
+ * longer blocks only if these fit (docs/tiers.md). Those of other tensor-parallel sizes are read if
+ * the options name these. A unit comes with all heads, or not at all.
  *
  * Prefill in one process, decode in another: the process that computed a prompt offers it, and the
  * other one fetches it (quire_offer_begin, quire_fetch_begin_peer).
@@ -81,7 +81,7 @@ typedef struct quire_tiers_options {
   const quire_tier *tiers;         /* [num_tiers]: the nearest first */
   uint64_t num_tiers;              /* 1 to 8 */
   /* A multiple of block_tokens of every group, at most 65536. 0 = chosen: 64 to 4096 tokens, such
-   * that the records of a unit of one group take 1 MiB over all ranks, but none more than the
+   * that the records of a unit of one live range take 1 MiB over all ranks, but none more than the
    * max_object_bytes of a connector. */
   uint64_t unit_tokens;
   /* Prefill time per token, in nanoseconds; measure it. A fetch that is expected to take more than
@@ -198,10 +198,11 @@ typedef struct quire_offer_info {
 } quire_offer_info;
 
 /* Offers the first tokens of a sequence to one reader, through a tier with QUIRE_TIER_PEERS.
- * Nothing is copied: the connector sends from the pool, so the offer holds its blocks
- * (quire/hold.h) until the connector ends it: its reader is done, its lease is over (a setting of
- * the connector), or it was withdrawn. Of a pool on a device the bytes are copied into host memory,
- * and the connector sends the copy. If all shards are on devices, the blocks are held until then.
+ * For a pool in host memory nothing is copied: the connector sends from the pool, so the offer
+ * holds its blocks (quire/hold.h) until the connector ends it: its reader is done, its lease is
+ * over (a setting of the connector), or it was withdrawn. For a pool on a device the records are
+ * copied into pinned host memory, and the connector sends the copies. If all shards are on devices,
+ * the blocks are held until their records were submitted.
  *
  * An offer of more than what is committed *grows*: begin it before or while the prompt is computed,
  * and its reader loads each chunk while the next one is computed. Each quire_tiers_run adds the
@@ -290,7 +291,7 @@ enum quire_offer_field_e {
   QUIRE_OFFER_UNIT_TOKENS = 4,
   QUIRE_OFFER_RANKS = 5,           /* a tensor-parallel size that the options do not name, other
                                     * pipeline stages or context-parallel ranks */
-  QUIRE_OFFER_GROUPS = 6,          /* its plan groups the layers otherwise */
+  QUIRE_OFFER_GROUPS = 6,          /* its plan divides the layers otherwise */
   QUIRE_OFFER_LOOK_AHEAD = 7,      /* tokens that drafts read ahead */
   QUIRE_OFFER_SALT = 8,
   QUIRE_OFFER_ADAPTER = 9,
@@ -420,8 +421,8 @@ QUIRE_API quire_code quire_tiers_read_events(quire_tiers *tiers, uint32_t tier, 
                                              uint64_t data_capacity, quire_event_batch *batch,
                                              quire_error *err);
 
-/* What the header of a record says. A record is what a tier keeps as one object: blocks that one
- * group has on one shard, of the tokens of a unit, or a state. Info. */
+/* What the header of a record says. A record is what a tier keeps as one object: blocks that the
+ * layers of one live range have on one shard, of the tokens of a unit, or their states. Info. */
 typedef struct quire_record_info {
   uint32_t struct_size;
   uint32_t version;                /* of the format */
