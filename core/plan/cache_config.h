@@ -24,10 +24,10 @@ struct CachePlace {
   GroupId group;
   uint32_t lane = 0;
   uint32_t index_in_lane = 0;
-  uint32_t column = 0;  // which id of the block addresses it
-  uint32_t stage = 0;   // pipeline stage
+  uint32_t column = 0;      // which id of the block addresses it
+  uint32_t stage = 0;       // pipeline stage
   uint32_t look_ahead = 0;  // tokens that a draft layer writes ahead
-  LiveRange live;       // what the layer computes with; its group may keep more
+  LiveRange live;           // what the layer computes with; its group may keep more
 };
 
 // Layers with one live range, token axis, look-ahead and residence. A block is ids_per_block parts; a page holds parts_per_page parts.

@@ -29,7 +29,8 @@ class RecordRuns {
  public:
   // Errors: those of RecordViews::make; NOT_REPRESENTABLE: its rows or heads cannot be cut as the
   // family's blocks want it. Nothing in common is no error.
-  static Result<RecordRuns> make(const Config& config, uint32_t shard, const RecordFamily& family, const RecordShape& shape);
+  static Result<RecordRuns> make(const Config& config, uint32_t shard,  //
+                                 const RecordFamily& family, const RecordShape& shape);
 
   uint64_t block_bytes() const { return block_bytes_; }    // of a record block
   uint32_t block_tokens() const { return block_tokens_; }  // of a record block; states: 0
@@ -37,8 +38,9 @@ class RecordRuns {
   bool is_whole() const { return is_whole_; }
 
   // Tokens [begin, end) of a sequence: ids[column][block] are those of blocks from `first_block` on
-  // (of the family, group after group), id 0: nothing is there. The payload begins with record block
-  // first_record_block (of the sequence). begin and end: multiples of the blocks of one of both.
+  // (of the family, group after group), id 0: nothing is there. The payload begins with record
+  // block first_record_block (of the sequence). begin and end: multiples of the blocks of one of
+  // both.
   void tokens(uint64_t begin, uint64_t end, std::span<const int32_t> ids, uint32_t first_block, uint64_t first_record_block,
               std::vector<PayloadRun>* out) const;
   // A state: ids[column].
@@ -57,8 +59,8 @@ class RecordRuns {
     uint32_t first_piece = 0, end_piece = 0;
   };
 
-  Status add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard, const RecordFamily& family, const RecordShape& shape,
-                  const RecordViews& record);
+  Status add_cell(uint64_t begin, uint64_t end, const Config& config, uint32_t shard,  //
+                  const RecordFamily& family, const RecordShape& shape, const RecordViews& record);
   void merge(size_t first);
   void emit(const Cell& cell, std::span<const int32_t> ids, size_t stride, size_t block, uint64_t payload,
             std::vector<PayloadRun>* out) const;

@@ -50,7 +50,9 @@ class RecordTable {
   // The first set of which somebody has all records that end there; none: nobody.
   std::span<const uint32_t> set_at(uint32_t family, uint64_t end) const;
   // Whether that is our own.
-  bool has_own(uint32_t family, uint64_t end) const { return has_all(sources_.sets(family)[0], end); }
+  bool has_own(uint32_t family, uint64_t end) const {  //
+    return has_all(sources_.sets(family)[0], end);
+  }
   // Whether somebody has every record that resuming there needs; families that need everything have
   // `full_hit` tokens, others nothing. bytes: by tier, added to.
   bool is_there(uint64_t full_hit, uint64_t boundary, std::span<uint64_t> bytes) const;

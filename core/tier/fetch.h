@@ -45,8 +45,8 @@ struct PendingLoad {
   uint32_t assembly = kNone;  // index
 };
 
-// Records of one end and family that another tensor-parallel size wrote. Only all together have what
-// a part of ours needs, and headers say what each of them has.
+// Records of one end and family that another tensor-parallel size wrote. Only all together have
+// what a part of ours needs, and headers say what each of them has.
 struct Assembly {
   size_t missing = 0;  // records
   // By place in the family's own set.

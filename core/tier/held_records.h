@@ -37,7 +37,8 @@ bool describe_record(const TierState& state, const HeldRange& range,            
                      std::vector<int32_t>* ids);
 
 // ids[column][block] of what a hold has of the family. False: there are none.
-bool ids_of_hold(Cache& cache, quire_hold_id hold, const RecordFamily& family, std::vector<int32_t>* ids);
+bool ids_of_hold(Cache& cache, quire_hold_id hold, const RecordFamily& family,  //
+                 std::vector<int32_t>* ids);
 
 // Checksums of a payload that lies in one piece.
 void sum_payload(const uint8_t* payload, RecordHeader* header);

@@ -1,5 +1,6 @@
-// Who may have written what a family needs of a unit: engines of our own tensor-parallel size, whose
-// records are those of our parts, and engines of the other sizes that are looked for. Immutable.
+// Who may have written what a family needs of a unit: engines of our own tensor-parallel size,
+// whose records are those of our parts, and engines of the other sizes that are looked for.
+// Immutable.
 //
 // A set is all records of a unit in one family, of one size. It has all heads and slices of all
 // layers, whatever the ranks. Own sets are read part by part, straight into the pool. Of other

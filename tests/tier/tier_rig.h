@@ -69,8 +69,8 @@ struct EngineOptions {
   uint64_t window_interval = 0;
   uint64_t checkpoint_interval = 0;
   std::string connector = "fake_store";
-  std::string settings = {};          // of a connector that is no fake and takes real time
-  std::string policy = {};            // of the plan
+  std::string settings = {};  // of a connector that is no fake and takes real time
+  std::string policy = {};    // of the plan
   uint32_t plan_flags = 0;
   uint64_t retained = 0;              // tokens that windows keep before their range: policy vllm
   bool tiers_may_fail = false;        // what they answered is in tiers_error()

@@ -262,6 +262,30 @@ TEST(Records, TravelBetweenPlansWithWindowsAndLatentRows) {
   }
 }
 
+// Policy vllm has them in one group with other layers.
+TEST(Records, OfDraftsAreApart) {
+  std::vector<quire_layer> layers(3, plans::attention(2, 32));
+  for (uint32_t i = 0; i < layers.size(); ++i) layers[i].layer = i;
+  layers[2].flags = QUIRE_LAYER_DRAFT;
+  layers[2].look_ahead = 1;
+  auto model = Model::create(layers, 4096);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::vector<std::vector<PartName>> names;
+  for (const char* policy : {"vllm", "auto"}) {
+    const auto config = plan_of(*model, {1, 16, "", policy});
+    const std::vector<RecordFamily> families = families_of(*config);
+    EXPECT_EQ(config->groups.size(), names.empty() ? 1U : 2U);
+    ASSERT_EQ(families.size(), 2U);
+    EXPECT_EQ(families[0].look_ahead, 0U);
+    EXPECT_EQ(families[1].look_ahead, 1U);
+    std::vector<PartName>& own = names.emplace_back();
+    for (const RecordFamily& family : families) {
+      own.push_back(part_name(RecordShape::of(*config, 0, family), config->groups[family.groups[0]].live));
+    }
+  }
+  EXPECT_EQ(names[0], names[1]);
+}
+
 // Pages of all layers of a block move as one run, and neighbouring pages too.
 TEST(Records, OfOneGeometryAreFewRuns) {
   const Model model = plans::mixed(plans::attention(8, 128), 16, plans::state(4, 256, 0, 0, 0), 0);
