@@ -37,21 +37,27 @@ bool clip(std::array<BlockStretch, 2>* stretches, IsThere is_there) {
 
 }  // namespace
 
-bool ids_of_hold(Cache& cache, quire_hold_id hold, const RecordFamily& family, std::vector<int32_t>* ids) {
-  ids->clear();
-  for (const uint32_t group : family.groups) {
+std::span<const int32_t> HeldIds::of(const TierState& state, quire_hold_id hold, uint32_t family) {
+  families_.resize(state.plan->families().size());
+  Family& known = families_[family];
+  if (known.hold == hold) return known.ids;
+  known.hold = 0;
+  known.ids.clear();
+  for (const uint32_t group : state.plan->families()[family].groups) {
     uint64_t n = 0;
-    if (!cache.hold_ids(hold, group, {}, &n).ok() || n == 0) return false;
-    const size_t before = ids->size();
-    ids->resize(before + n);
-    if (!cache.hold_ids(hold, group, std::span(*ids).subspan(before), &n).ok()) return false;
+    if (!state.cache->hold_ids(hold, group, {}, &n).ok() || n == 0) return {};
+    const size_t before = known.ids.size();
+    known.ids.resize(before + n);
+    if (!state.cache->hold_ids(hold, group, std::span(known.ids).subspan(before), &n).ok()) return {};
   }
-  return true;
+  known.hold = hold;
+  return known.ids;
 }
 
 bool describe_record(const TierState& state, const HeldRange& range, const PrefixNames& names, const TierPart& part, Clipping clipping,
-                     RecordHeader* header, std::vector<PayloadRun>* runs, std::vector<int32_t>* ids) {
-  if (!ids_of_hold(*state.cache, range.hold, state.plan->families()[part.family], ids)) return false;
+                     RecordHeader* header, std::vector<PayloadRun>* runs, HeldIds* held) {
+  const std::span<const int32_t> ids = held->of(state, range.hold, part.family);
+  if (ids.empty()) return false;
   header->fingerprint = state.plan->fingerprint();
   header->prefix = part.look_ahead > 0 ? names.ahead : names.own;
   header->key = state.plan->key(part, part.name, range.end, names);
@@ -64,14 +70,14 @@ bool describe_record(const TierState& state, const HeldRange& range, const Prefi
   header->shape = part.shape;
   runs->clear();
   if (part.is_state) {
-    if (std::find(ids->begin(), ids->end(), 0) != ids->end()) return false;
-    part.runs.state(*ids, runs);
+    if (std::find(ids.begin(), ids.end(), 0) != ids.end()) return false;
+    part.runs.state(ids, runs);
     return true;
   }
-  const uint64_t first = range.hold_first / part.block_tokens, columns = part.columns, blocks = ids->size() / columns;
+  const uint64_t first = range.hold_first / part.block_tokens, columns = part.columns, blocks = ids.size() / columns;
   const auto is_there = [&](uint64_t block) {
     for (uint64_t c = 0; c < columns; ++c) {
-      if ((*ids)[c * blocks + block - first] == 0) return false;
+      if (ids[c * blocks + block - first] == 0) return false;
     }
     return true;
   };
@@ -82,7 +88,7 @@ bool describe_record(const TierState& state, const HeldRange& range, const Prefi
   uint64_t before = 0;
   for (const BlockStretch& stretch : header->stretches) {
     if (stretch.size() == 0) continue;
-    part.runs.tokens(stretch.first * part.block_tokens, stretch.end * part.block_tokens, *ids, static_cast<uint32_t>(first),
+    part.runs.tokens(stretch.first * part.block_tokens, stretch.end * part.block_tokens, ids, static_cast<uint32_t>(first),
                      stretch.first - before, runs);
     before += stretch.size();
   }

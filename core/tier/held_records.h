@@ -5,6 +5,7 @@
 #include <quire/hold.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/records/record_header.h"
@@ -30,15 +31,25 @@ enum class Clipping : uint8_t {
   kHoles    // the record is without them: it has one or two stretches
 };
 
-// False: there is no such record. ids: scratch.
+// Ids of the blocks of a hold. They are asked for once: a long prompt has many records in one hold.
+class HeldIds {
+ public:
+  // ids[column][block] of what the hold has of the family. Empty: nothing. Valid until the next
+  // call.
+  std::span<const int32_t> of(const TierState& state, quire_hold_id hold, uint32_t family);
+
+ private:
+  struct Family {
+    quire_hold_id hold = 0;  // none has this number
+    std::vector<int32_t> ids;
+  };
+  std::vector<Family> families_;
+};
+
+// False: there is no such record.
 bool describe_record(const TierState& state, const HeldRange& range,                     //
                      const PrefixNames& names, const TierPart& part, Clipping clipping,  //
-                     RecordHeader* header, std::vector<PayloadRun>* runs,                //
-                     std::vector<int32_t>* ids);
-
-// ids[column][block] of what a hold has of the family. False: there are none.
-bool ids_of_hold(Cache& cache, quire_hold_id hold, const RecordFamily& family,  //
-                 std::vector<int32_t>* ids);
+                     RecordHeader* header, std::vector<PayloadRun>* runs, HeldIds* ids);
 
 // Checksums of a payload that lies in one piece.
 void sum_payload(const uint8_t* payload, RecordHeader* header);

@@ -132,7 +132,7 @@ class Offers {
   uint64_t next_ticket_ = 1;
   RecordHeader header_;
   std::vector<PayloadRun> runs_;
-  std::vector<int32_t> ids_;
+  HeldIds ids_;
   OfferMemory memory_;
   uint64_t copied_ahead_ = 0;  // bytes that were copied, or will be, and not submitted
 };

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "core/tier/held_records.h"
 #include "core/tier/tier_state.h"
 
 namespace quire {
@@ -79,7 +80,7 @@ class Stores {
   std::vector<uint32_t> waiting_;  // for the kernels that wrote them, or for a tier that was full
   uint64_t num_units_ = 0;
   uint64_t summed_ = 0;  // bytes, in this call
-  std::vector<int32_t> ids_;
+  HeldIds ids_;
   std::vector<PayloadRun> runs_;
   RecordHeader header_;  // of the record that is submitted; its lists keep their memory
   std::vector<EventRecord> described_;
