@@ -17,7 +17,8 @@ namespace quire {
 std::string fingerprint_text(const Config& config, std::string_view weights);
 Fingerprint fingerprint_of(std::string_view text);
 
-// What a shard has of a group, for keys: layers, slices and live range; not their order or blocks.
+// What a shard has of a family, for keys: layers, slices and live range; not their order or
+// blocks.
 using PartName = std::array<uint8_t, 32>;
 PartName part_name(const RecordShape& shape, const LiveRange& live);
 

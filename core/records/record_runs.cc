@@ -33,7 +33,7 @@ quire_kv_view side_of(const quire_kv_view& view, uint32_t side) {
 const PlaceViews* views_of(const Config& config, uint32_t shard, const RecordFamily& family, const RecordMember& member,  //
                            const GroupPlan** group, uint32_t* column) {
   const CachePlace* const place = config.find(member.layer, member.sub);
-  if (place == nullptr) return nullptr;
+  if (place == nullptr || !family.has(config, *place)) return nullptr;
   *column = place->column;
   for (const uint32_t g : family.groups) {
     *group = &config.groups[g];

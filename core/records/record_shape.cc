@@ -63,6 +63,16 @@ std::string record_order(const std::string& order) {
 
 uint32_t look_ahead_of(const GroupPlan& group, const CachePlace& place) { return group.reads_ahead() ? place.look_ahead : 0; }
 
+// By kernel block, and in it layer by layer: layers whose rows differ have no other order in common.
+std::string layer_by_layer(const std::string& order) {
+  const bool has_blocks = order.find('J') != std::string::npos;
+  std::string out = has_blocks ? "BJP" : "BP";
+  for (const char letter : order) {
+    if (letter != 'B' && letter != 'P' && letter != 'L' && letter != 'J') out += letter;
+  }
+  return out;
+}
+
 StateSlice slice_of(const quire_state_view& view) {
   StateSlice slice;
   slice.num_ranks = view.num_ranks;
@@ -160,6 +170,10 @@ Status number_views(const CacheSlice& slice, const PlaceViews& own, PlaceViews* 
 
 }  // namespace
 
+bool RecordFamily::has(const Config& config, const CachePlace& place) const {
+  return look_ahead_of(config.groups[place.group.value], place) == look_ahead;
+}
+
 std::vector<RecordFamily> families_of(const Config& config) {
   std::vector<RecordFamily> families;
   for (uint32_t g = 0; g < config.groups.size(); ++g) {
@@ -169,7 +183,7 @@ std::vector<RecordFamily> families_of(const Config& config) {
       const auto known = std::find_if(families.begin(), families.end(), [&](const RecordFamily& family) {
         const GroupPlan& first = config.groups[family.groups[0]];
         return family.look_ahead == look_ahead && first.live == group.live && first.block_tokens == group.block_tokens &&
-               first.kernel_blocks_per_part == group.kernel_blocks_per_part && record_order(first.order) == record_order(group.order);
+               first.kernel_blocks_per_part == group.kernel_blocks_per_part;
       });
       RecordFamily& family = known == families.end() ? families.emplace_back() : *known;
       if (!family.groups.empty() && family.groups.back() == g) continue;
@@ -184,13 +198,13 @@ std::vector<RecordFamily> families_of(const Config& config) {
 RecordShape RecordShape::of(const Config& config, uint32_t shard, const RecordFamily& family) {
   const GroupPlan& first = config.groups[family.groups[0]];
   RecordShape shape;
-  shape.order = record_order(first.order);
+  shape.order = family.groups.size() == 1 ? record_order(first.order) : layer_by_layer(first.order);
   shape.is_state = first.is_state();
   shape.kernel_blocks = first.kernel_blocks_per_part;
   for (const uint32_t group : family.groups) {
     for (const uint32_t p : config.groups[group].places) {
       const PlaceViews& views = config.shards[shard].views[p];
-      if (views.empty() || look_ahead_of(config.groups[group], config.places[p]) != family.look_ahead) continue;
+      if (views.empty() || !family.has(config, config.places[p])) continue;
       const CacheSlice slice = slice_of(views);
       const auto known = std::find(shape.slices.begin(), shape.slices.end(), slice);
       const auto index = static_cast<uint32_t>(known - shape.slices.begin());

@@ -47,13 +47,16 @@ struct RecordMember {
 };
 
 // Caches that travel in one record: those of one live range and look-ahead, in all groups whose
-// blocks have one length and arrangement. Policies divide the layers of a live range into groups in
-// different ways, and some put drafts into the groups of other layers: a record must not depend on
-// that.
+// blocks and kernel blocks have one length. Policies divide the layers of a live range into groups
+// in different ways, and some put drafts into the groups of other layers: a record must not depend
+// on that.
 struct RecordFamily {
   std::vector<uint32_t> groups;  // increasing; at least one
   uint32_t columns = 0;          // of all of them
   uint32_t look_ahead = 0;       // of its layers; 0 where nothing depends on tokens after
+
+  // Whether a cache of one of its groups is one of its own: families can share groups.
+  bool has(const Config& config, const CachePlace& place) const;
 };
 
 // Every cache of the config is in one of them.
@@ -67,8 +70,8 @@ struct RecordShape {
   std::vector<RecordMember> members;  // in the order of the payload
 
   bool operator==(const RecordShape&) const = default;
-  // The family's caches on one shard, group after group, as its pages have them. No members: the
-  // shard has none.
+  // The family's caches on one shard, group after group. Those of one group are arranged as its
+  // pages are; of several, layer by layer in each kernel block. No members: the shard has none.
   static RecordShape of(const Config& config, uint32_t shard, const RecordFamily& family);
 
   void encode(std::vector<uint8_t>* out) const;

@@ -58,11 +58,12 @@ quire_code Arrivals::check(uint32_t slot, const Fetch& f, bool* otherwise) {
   return good && n == 0 ? QUIRE_OK : QUIRE_DATA_LOSS;
 }
 
-bool Arrivals::can_come_in_place(const Fetch& f, uint32_t source, const WantedRecord& record) const {
-  const RecordSource& own = state_.sources->all()[source];
-  const TierPart& part = state_.sources->part_of(source);
-  if (state_.shards[part.shard].staging != nullptr || !f.places.is_even(part.family)) return false;
-  if (!own.is_own || record.size != state_.plan->record_bytes(state_.plan->parts()[source], record.end)) return false;
+bool Arrivals::can_come_in_place(const Fetch& f, const Transfer& t, const WantedRecord& record) const {
+  const RecordSource& own = state_.sources->all()[t.part];
+  const TierPart& part = state_.sources->part_of(t.part);
+  const auto is_lacking = [&](const BlockStretch& w) { return w.size() == 0 || f.places.all_lack(part, w.first); };
+  if (state_.shards[part.shard].staging != nullptr || !std::all_of(t.wanted.begin(), t.wanted.end(), is_lacking)) return false;
+  if (!own.is_own || record.size != state_.plan->record_bytes(state_.plan->parts()[t.part], record.end)) return false;
   return state_.arranged[own.twin] == Arranged::kAsOurs || record.size > kMostBytesBeside;  // which can come in no other way
 }
 

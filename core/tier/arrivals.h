@@ -20,9 +20,9 @@ class Arrivals {
   // Blocks of the record that the load has places for and lacks; between them there may be some
   // without a place. False: none.
   bool find_wanted(const Fetch& f, const TierPart& part, Transfer* t) const;
-  // Whether the record is arranged as our blocks are, as far as is known, and all groups lack the
-  // same of it.
-  bool can_come_in_place(const Fetch& f, uint32_t source, const WantedRecord& record) const;
+  // Whether the record of this load is arranged as our blocks are, as far as is known, and all
+  // groups lack what is wanted of it.
+  bool can_come_in_place(const Fetch& f, const Transfer& t, const WantedRecord& record) const;
   // Runs of the ticket that brings the header here and what is wanted into the pool.
   void add_places(const Fetch& f, Transfer* t, std::span<uint8_t> header);
   // Memory for a record of this size, and runs of the ticket that reads it, or what is wanted of

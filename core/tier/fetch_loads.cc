@@ -184,7 +184,7 @@ bool Fetches::fill_load(uint32_t index, uint32_t slot, LoadWay way) {
     state_.close(slot);
     return true;
   }
-  if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(f, t.part, *record)) way = LoadWay::kStaged;
+  if (way == LoadWay::kInPlace && record != nullptr && !arrivals_.can_come_in_place(f, t, *record)) way = LoadWay::kStaged;
   // On a device all come beside the pool.
   const bool is_own_staged = state_.sources->all()[t.part].is_own && state_.shards[part.shard].staging != nullptr;
   const bool is_too_large = record != nullptr && way != LoadWay::kInPlace && record->size > kMostBytesBeside && !is_own_staged;

@@ -159,7 +159,7 @@ std::optional<quire_offer_refusal> compare_ranks(const OfferReader& reader, cons
   }
   const auto same =
       std::find_if(own.parts.begin(), own.parts.end(), [&](const OfferPart& p) { return p.first_layer == missing->first_layer; });
-  return refuse(QUIRE_OFFER_GROUPS, "groups", same == own.parts.end() ? std::string("no such group") : text_of(*same), text_of(*missing));
+  return refuse(QUIRE_OFFER_GROUPS, "groups", same == own.parts.end() ? std::string("no such layers") : text_of(*same), text_of(*missing));
 }
 
 std::optional<quire_offer_refusal> compare_look_ahead(const OfferDescription& own, const OfferDescription& offer) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/checked.h"
-#include "core/plan/limits.h"
 #include "core/tier/held_records.h"
 
 namespace quire {
@@ -370,12 +369,11 @@ void Stores::report(const Unit& unit) noexcept {
     Tier& tier = *state_.tiers[t];
     if (tier.events == nullptr || ((unit.tiers & ~unit.failed) >> t & 1) == 0) continue;
     try {
-      std::array<Tier::Named, kMaxGroups> named{};  // by family
+      named_.assign(state_.plan->config().groups.size(), {});
       for (uint32_t p = 0; p < state_.plan->parts().size(); ++p) {
-        const TierPart& part = state_.plan->parts()[p];
-        Tier::Named& by = named[part.family];
         if (!has_record(unit, p)) continue;
-        if (by.num == 0) by = push_events(unit, part, &tier);  // once for all ranks
+        const TierPart& part = state_.plan->parts()[p];
+        const Tier::Named by = push_events(unit, part, &tier);
         if (by.num > 0) tier.name(state_.plan->key(part, part.name, unit.unit.end_token, names_of(unit.unit)), by);
       }
     } catch (const std::bad_alloc&) {
@@ -384,14 +382,25 @@ void Stores::report(const Unit& unit) noexcept {
   }
 }
 
+// Blocks of a group are reported once, for all ranks and for all families that share the group. A record takes back the events of its
+// groups, as far as they follow each other in the ring.
 Tier::Named Stores::push_events(const Unit& unit, const TierPart& part, Tier* tier) {
-  described_.clear();
+  Tier::Named all;
   for (const uint32_t group : state_.plan->families()[part.family].groups) {
-    for (const BlockStretch& blocks : state_.plan->stretches(part, unit.unit.end_token)) {
-      if (!part.is_state && blocks.size() == 0) continue;
-      state_.cache->describe_hold(unit.unit.hold, group, blocks.first, blocks.end, tier->events->most_bytes(), &described_);
-      if (part.is_state) break;
-    }
+    Tier::Named& by = named_[group];
+    if (by.num == 0) by = push_group(unit, part, group, tier);
+    if (all.num == 0) all.first = by.first;
+    if (all.first + all.num == by.first) all.num += by.num;
+  }
+  return all;
+}
+
+Tier::Named Stores::push_group(const Unit& unit, const TierPart& part, uint32_t group, Tier* tier) {
+  described_.clear();
+  for (const BlockStretch& blocks : state_.plan->stretches(part, unit.unit.end_token)) {
+    if (!part.is_state && blocks.size() == 0) continue;
+    state_.cache->describe_hold(unit.unit.hold, group, blocks.first, blocks.end, tier->events->most_bytes(), &described_);
+    if (part.is_state) break;
   }
   Tier::Named by;
   for (const EventRecord& record : described_) {

@@ -72,6 +72,7 @@ class Stores {
   void close(uint32_t index);
   void report(const Unit& unit) noexcept;  // as events, to the tiers that have it now
   Tier::Named push_events(const Unit& unit, const TierPart& part, Tier* tier);
+  Tier::Named push_group(const Unit& unit, const TierPart& part, uint32_t group, Tier* tier);
 
   TierState& state_;
   uint64_t largest_unit_ = 0;  // bytes, as far as is known before one is taken
@@ -84,6 +85,7 @@ class Stores {
   std::vector<PayloadRun> runs_;
   RecordHeader header_;  // of the record that is submitted; its lists keep their memory
   std::vector<EventRecord> described_;
+  std::vector<Tier::Named> named_;  // by group: events of the unit that is reported
 };
 
 }  // namespace quire

@@ -115,5 +115,27 @@ TEST(Moved, OfWhatIsHereIsNothing) {
   EXPECT_TRUE(f.store.violations().empty());
 }
 
+// A part of a unit's attention is here, and shared with others: the rest of it comes.
+TEST(Moved, OfAUnitThatIsHereInPartIsTheRest) {
+  Forgotten f(hybrid(), kHybrid - 100);
+  EngineOptions o = hybrid();
+  o.keep = QUIRE_KEEP_ASKED;  // that is, none
+  o.reasons = 0;
+  Engine reader(f.clock, o, {&f.store});
+  quire_fetch_result got{};
+  const quire_sequence_id earlier = reader.open();
+  (void)fetch(&reader, &f.store, earlier, first(f.text, kCheckpoints + 1), &got);  // how records are arranged is known now
+  reader.finish(earlier);
+  const uint64_t here = kCheckpoints + 1024 + 512;
+  reader.compute(first(f.text, here));
+  const quire_sequence_id sequence = reader.open();
+  const Moved moved = fetch(&reader, &f.store, sequence, f.text, &got);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, (f.text.size() - 1) / kCheckpoints * kCheckpoints);
+  EXPECT_EQ(moved.token_bytes, (got.committed - here) * 2 * 8 * 2);
+  reader.go_on(sequence, f.text);
+  EXPECT_TRUE(f.store.violations().empty());
+}
+
 }  // namespace
 }  // namespace quire::test

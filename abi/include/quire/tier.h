@@ -408,8 +408,8 @@ QUIRE_API quire_code quire_tiers_get_stats(quire_tiers *tiers, quire_tiers_stats
  * - STORED: the tier has these blocks now. It comes when the last object of their unit was written,
  *   or was found to exist. Units that end at a state inside a longer one are not reported.
  * - REMOVED: a fetch found an object of theirs missing or damaged, of whatever rank. Then all
- *   blocks that the group has of the unit are taken back. What a connector evicts is noticed only
- *   then, and only if its STORED is still in the ring. So a reader takes these events as hints, and
+ *   blocks of the unit in its groups are taken back. What a connector evicts is noticed only then,
+ *   and only if its STORED is still in the ring. So a reader takes these events as hints, and
  *   forgets what is old.
  * Blocks that others wrote, or an earlier process, are not reported.
  * Thread: any thread. Blocking: while other events are copied.
