@@ -137,14 +137,18 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   const size_t stride = group.block_tokens / unit;
   const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
   const int32_t* ids = sequences_.table(q, g, 0).data();
-  PrefixIndex& index = index_;
-  Pool& pool = pool_;
-  for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
-    if (ids[block] == 0 || (group.sparse && !worth_finding(group, block, s))) continue;
-    const PartIndex head = pool.index_of(GroupId(g), PartId(ids[block]));
-    if (pool.node(head).value != kNone) continue;
-    index.attach(*node, GroupId(g), head);
-    pool.publish(head, *node);
+  {
+    PrefixIndex::Attachments attachments(&index_, GroupId(g));
+    Pool& pool = pool_;
+    const bool plain = pool.plain(), sparse = group.sparse;
+    for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
+      const int32_t id = ids[block];
+      if (id == 0 || (sparse && !worth_finding(group, block, s))) continue;
+      const PartIndex head = plain ? PartIndex(static_cast<uint32_t>(id)) : pool.index_of(GroupId(g), PartId(id));
+      if (pool.node(head).value != kNone) continue;
+      attachments.attach(*node, head);
+      pool.publish(head, *node);
+    }
   }
   h.published_blocks = last;
   find_front(h, g);
