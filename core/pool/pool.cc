@@ -37,12 +37,6 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   return pool;
 }
 
-uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
-  if (page.value == 0 || page.value >= pages_.size()) return 0;
-  const Page& p = pages_[page.value];
-  return at_.tag(page.value).group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
-}
-
 void Pool::push_free(uint32_t page) {
   if (spares_.has(page)) spares_.forget(page);
   at_.tag(page).where = Where::kFree;
@@ -262,17 +256,18 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   const PoolGroup& shape = groups_[group.value].shape;
   if (shape.ids_per_block > 1 || ids.size() < 2) return 0;
   const auto last = static_cast<uint32_t>(ids.back());
-  const uint32_t page = groups_[group.value].by_parts.quotient(last);
-  const uint32_t first = page * shape.parts_per_page, shift = page * (stride_ - shape.parts_per_page);
-  const bool published = at_.block(last + shift).node != kNone;
+  const Divisor by_parts = groups_[group.value].by_parts;
+  const uint32_t page = by_parts.quotient(last), ppp = shape.parts_per_page;
+  const uint32_t first = page * ppp, shift = page * (stride_ - ppp);
+  if (ids.size() > kSoon) fetch_page(by_parts.quotient(static_cast<uint32_t>(ids[ids.size() - 1 - kSoon])));
+  Block* const blocks = &at_.block(first + shift);  // of a page with several parts they lie side by side
+  const bool published = blocks[last - first].node != kNone, any_fenced = !fenced_.empty();
   uint32_t n = 0;
   for (; n < ids.size(); ++n) {
-    const auto id = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
-    const uint32_t part = id + shift;
-    if (id - first >= shape.parts_per_page || at_.block(part).refs != 1 || (at_.block(part).node != kNone) != published ||
-        fenced(PartIndex(part)))
-      break;
-    at_.block(part).refs = 0;
+    const uint32_t q = static_cast<uint32_t>(ids[ids.size() - 1 - n]) - first;
+    if (q >= ppp || blocks[q].refs != 1 || (blocks[q].node != kNone) != published) break;
+    if (any_fenced && fences_[first + shift + q] != 0) break;
+    blocks[q].refs = 0;
   }
   if (n == 0) return 0;
   Page& p = pages_[page];

@@ -100,7 +100,11 @@ class Pool {
   // Held: referenced or fenced.
   bool held(PartIndex head) const { return at_.block(head.value).refs > 0 || fenced(head); }
   // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
-  uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
+  uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const {
+    if (page.value == 0 || page.value >= pages_.size()) return 0;
+    const Page& p = pages_[page.value];
+    return p.holes > 0 && at_.tag(page.value).group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
+  }
   bool evictable(PageId page) const { return at_.tag(page.value).where == Where::kEvictable; }
 
   // Taking. Each call writes as many ids as one page has, at most ids.size(), which is at least 1.
@@ -270,6 +274,7 @@ class Pool {
  private:
   static constexpr uint8_t kNoGroup = PageRecords::kNoGroup;
   static constexpr int32_t kColdRef = 1 << 30;
+  static constexpr size_t kSoon = 8;  // blocks of a table ahead of which memory is asked for
   static constexpr uint32_t kPartsPerLine = 8;
   using Link = PageRecords::Link;
   using Tag = PageRecords::Tag;
@@ -302,6 +307,10 @@ class Pool {
     uint32_t cached_list = kNone;
   };
 
+  void fetch_page(uint32_t page) const {
+    __builtin_prefetch(&at_[page], 1);
+    __builtin_prefetch(&pages_[page], 1);
+  }
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);

@@ -62,14 +62,16 @@ Taken Pool::open_page(GroupId group, uint64_t owner, uint64_t root, std::span<in
   const uint32_t ppp = g.shape.parts_per_page;
   const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), ppp));
   const uint32_t first = page * stride_, name = page * ppp;
+  Block* const blocks = &at_.block(first);  // of a page with several parts they lie side by side
+  Chain* const chains = &chains_[first];
   for (uint32_t q = 0; q < n; ++q) {
-    at_.block(first + q) = Block{1, kNone};
-    chains_[first + q] = Chain{first + q, kNone};
+    blocks[q] = Block{1, kNone};
+    chains[q] = Chain{first + q, kNone};
     ids[q] = static_cast<int32_t>(name + q);
   }
   for (uint32_t q = n; q < ppp; ++q) {
-    at_.block(first + q) = Block{};
-    chains_[first + q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
+    blocks[q] = Block{};
+    chains[q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
   }
   Page& p = pages_[page];
   p.owner = owner;

@@ -279,11 +279,7 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
     node.begin(hash, depth + i, root, i < count ? free : kNone);  // the next one is its child
     links[n] = link_to(parent, links[n]);
     parent = n;
-    if (free == n + 1) [[likely]] {
-      ++n;  // so nothing that follows waits for what was read
-    } else {
-      n = free;
-    }
+    n = free;
   }
   if (i == 0) return 0;
   if (nodes[at].first_child != kNone) link_sibling(nodes[at].first_child, first);
