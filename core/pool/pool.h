@@ -146,7 +146,7 @@ class Pool {
       residency.fetch(tag.later);
       fetch(NodeId(at[lookahead_.asked_before(Lookahead::kNodes)].block.node),
             NodeId(at[lookahead_.asked_before(Lookahead::kMore)].block.node));
-      const uint8_t had = tag.group;
+      const uint32_t had = tag.group;
       if (!evict(NodeId(at[page].block.node), GroupId(had))) break;
       const bool foreign = had != group.value || tag.root != root;
       changed += had != group.value ? 1 : 0;
@@ -154,7 +154,7 @@ class Pool {
       tag.where = Where::kInUse;
       tag.place = Place::kFront;
       tag.group = static_cast<uint8_t>(group.value);
-      tag.last_group = had;
+      tag.last_group = static_cast<uint8_t>(had);
       residency.replaced(page);
       at[page].block = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);

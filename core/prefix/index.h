@@ -255,7 +255,7 @@ class PrefixIndex {
   // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a
   // miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
-  static constexpr size_t kSoon = 8;        // units ahead of which memory is asked for
+  static constexpr size_t kSoon = 24;       // units ahead of which memory is asked for
   static constexpr size_t kUsualUnit = 16;  // what is known to the compiler takes it a third of the work
   static uint32_t mark_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
   void remember(uint32_t node);
