@@ -13,8 +13,8 @@
 namespace quire {
 namespace {
 
-// XXH3_64bits_withSeed() of 64 bytes, which keeps products in registers.
-uint64_t hash_of_64_bytes(const void* bytes, uint64_t seed) {
+// XXH3_64bits_withSeed() of 64 bytes.
+[[gnu::always_inline]] inline uint64_t hash_of_64_bytes(const void* bytes, uint64_t seed) {
   constexpr uint64_t kPrime = 0x9e3779b185ebca87u, kMix = 0x165667919e3779f9u;
   const auto number = [](const void* from, size_t i) {
     uint64_t n;
@@ -25,7 +25,9 @@ uint64_t hash_of_64_bytes(const void* bytes, uint64_t seed) {
     __extension__ using Wide = unsigned __int128;
     const Wide product = Wide{number(bytes, at) ^ (number(XXH3_kSecret, secret) + seed)} *
                          (number(bytes, at + 1) ^ (number(XXH3_kSecret, secret + 1) - seed));
-    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+    uint64_t folded = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+    __asm__("" : "+r"(folded));  // now: g++ 12 would keep the four products until the end, in memory
+    return folded;
   };
   uint64_t hash = 64 * kPrime + ((fold(2, 4) + fold(4, 6)) + (fold(0, 0) + fold(6, 2)));
   hash = (hash ^ hash >> 37) * kMix;
@@ -257,6 +259,7 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
   const uint64_t room = shape_.max_nodes - std::min(shape_.max_nodes, num_nodes_ - num_open_roots_);
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(units.size(), room));
   const size_t unit = shape_.unit_tokens;
+  const uint64_t seed = shape_.seed;
   const Change change(this);
   Node* const nodes = nodes_.data();
   Shared<uint64_t>* const links = links_.data();
@@ -269,11 +272,13 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
     const uint32_t free = node.bucket_next;
     quire_symbol* const symbols = all_symbols + n * unit;
     __builtin_prefetch(symbols + kSoon * unit, 1);  // what follows a unit lies behind it most of the time
-    hash = child_hash(hash, {units[i], unit});
-    if (unit == kUsualUnit) {
-      shared_assign(symbols, units[i], kUsualUnit);
+    const quire_symbol* const given = units[i];
+    if (unit == kUsualUnit) [[likely]] {
+      hash = hash_of_64_bytes(given, hash ^ seed);
+      shared_assign(symbols, given, kUsualUnit);
     } else {
-      shared_assign(symbols, units[i], unit);
+      hash = child_hash(hash, {given, unit});
+      shared_assign(symbols, given, unit);
     }
     made[i++] = NodeId(n);
     node.begin(hash, depth + i, root, i < count ? free : kNone);  // the next one is its child

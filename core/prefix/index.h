@@ -266,8 +266,12 @@ class PrefixIndex {
   // Its link tells that the symbols were those of one life.
   bool is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const {
     const uint64_t link = links_[node];
-    return parent_in(link) == at && shared_equals(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size()) &&
-           links_[node] == link;
+    return parent_in(link) == at && has_symbols(node, unit) && links_[node] == link;
+  }
+  bool has_symbols(uint32_t node, std::span<const quire_symbol> unit) const {
+    const quire_symbol* const mine = symbols_.data() + size_t{node} * unit.size();
+    if (unit.size() == kUsualUnit) return shared_equals(mine, unit.data(), kUsualUnit);
+    return shared_equals(mine, unit.data(), unit.size());
   }
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most = kNone) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no
@@ -341,15 +345,19 @@ class PrefixIndex::Attachments {
       : change_(index),
         index_(index),
         nodes_(index->nodes_.data()),
+        links_(index->links_.data()),
         heads_(index->heads_.data() + group.value),
         pitch_(index->num_groups_) {}
-  ~Attachments() { index_->is_fertile(last_); }
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
   void attach(NodeId node, PartIndex head) {
     heads_[size_t{node.value} * pitch_] = head.value;
-    ++nodes_[node.value].blocks;
+    Node& n = nodes_[node.value];
+    ++n.blocks;
+    n.barren = false;
+    const uint32_t parent = parent_in(links_[node.value]);
+    if (parent != last_) index_->is_fertile(parent);
     last_ = node.value;
   }
 
@@ -357,6 +365,7 @@ class PrefixIndex::Attachments {
   const Change change_;
   PrefixIndex* const index_;
   Node* const nodes_;
+  const Shared<uint64_t>* const links_;
   Shared<uint32_t>* const heads_;
   const size_t pitch_;
   uint32_t last_ = kNone;

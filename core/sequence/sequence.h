@@ -123,10 +123,10 @@ class Sequences {
   // The first units, at most as many as there is room for; all must be complete. How many.
   uint32_t first_units(uint32_t index, std::span<const quire_symbol*> units) const {
     uint32_t n = 0;
-    for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = chunk_next_[c]) {
-      units[n++] = chunk(c);
-      for (; n < units.size() && runs_on(c); ++c) units[n++] = chunk(c + 1);
-    }
+    const quire_symbol* const symbols = symbols_.data();
+    const uint32_t* const next = chunk_next_.data();
+    const size_t unit = unit_;
+    for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
     return n;
   }
   // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their chunks are free in the same order, so
@@ -134,10 +134,8 @@ class Sequences {
   void drop_units(uint32_t index, uint32_t count) {
     Sequence& s = sequences_[index];
     uint32_t last = s.first_chunk;
-    for (uint32_t i = 1; i < count; ++i) {
-      for (; i < count && runs_on(last); ++i) ++last;
-      if (i < count) last = chunk_next_[last];
-    }
+    const uint32_t* const next = chunk_next_.data();
+    for (uint32_t i = 1; i < count; ++i) last = next[last];
     const uint32_t rest = chunk_next_[last];
     chunk_next_[last] = free_chunk_;
     free_chunk_ = s.first_chunk;
@@ -165,9 +163,6 @@ class Sequences {
   quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * unit_; }
   const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * unit_; }
   void free_chunks(uint32_t first);
-  // Whether the next chunk lies right behind it, as most do: where a branch says so, nothing waits for what was read.
-  bool runs_on(uint32_t c) const { return __builtin_expect(chunk_next_[c] == c + 1, 1) != 0; }
-
   uint32_t unit_ = 1;
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;
