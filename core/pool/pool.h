@@ -307,10 +307,6 @@ class Pool {
     uint32_t cached_list = kNone;
   };
 
-  void fetch_page(uint32_t page) const {
-    __builtin_prefetch(&at_[page], 1);
-    __builtin_prefetch(&pages_[page], 1);
-  }
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);

@@ -93,8 +93,7 @@ uint32_t Blocks::take_plain(const Taking& t, std::span<int32_t> ids, Step* step)
 // The page that the sequence fills comes first.
 Taken Blocks::take_from_a_page(const Taking& t, std::span<int32_t> ids) {
   const GroupId g(t.group);
-  if (pool_.claimed_holes(t.holding->fill_page, g, t.owner) > 0)
-    return pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root, ids);
+  if (pool_.claimed_holes(t.holding->fill_page, g, t.owner) > 0) return pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root, ids);
   Taken taken;
   if (t.room != AllocFrom::kPages) taken = pool_.take_holes(g, t.root, ids);
   if (taken.count == 0 && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_holes(g, t.root, ids);
