@@ -59,8 +59,19 @@ class PageRecords {
   const Link& operator[](uint32_t page) const { return records_[page].link; }
   Tag& tag(uint32_t page) { return records_[page].tag; }
   const Tag& tag(uint32_t page) const { return records_[page].tag; }
-  Block& block(size_t part) { return *reinterpret_cast<Block*>(first_block_ + (part << block_shift_)); }
-  const Block& block(size_t part) const { return *reinterpret_cast<const Block*>(first_block_ + (part << block_shift_)); }
+  // All blocks, for loops that write others of these meanwhile.
+  class Blocks {
+   public:
+    Blocks(std::byte* first, uint32_t shift) : first_(first), shift_(shift) {}
+    Block& operator[](size_t part) const { return *reinterpret_cast<Block*>(first_ + (part << shift_)); }
+
+   private:
+    std::byte* first_;
+    uint32_t shift_;
+  };
+  Blocks blocks() { return {first_block_, block_shift_}; }
+  Block& block(size_t part) { return Blocks(first_block_, block_shift_)[part]; }
+  const Block& block(size_t part) const { return Blocks(first_block_, block_shift_)[part]; }
 
   uint64_t host_bytes() const { return records_.capacity() * sizeof(Record) + blocks_.capacity() * sizeof(Block); }
 

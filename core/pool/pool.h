@@ -210,6 +210,21 @@ class Pool {
 
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { at_.block(head.value).node = node.value; }
+  // In a plain pool: the same for the blocks of tables' stretches, one of every table at each node, that are not published yet.
+  // attach(table, head) for each, and done(node).
+  template <typename Attach, typename Done>
+  void publish_together(std::span<const int32_t* const> tables, std::span<const NodeId> nodes, Attach attach, Done done) {
+    const PageRecords::Blocks blocks = at_.blocks();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (uint32_t t = 0; t < tables.size(); ++t) {
+        const auto page = static_cast<uint32_t>(tables[t][i]);
+        if (page == 0 || blocks[page].node != kNone) continue;
+        blocks[page].node = nodes[i].value;
+        attach(t, nodes[i], PartIndex(page));
+      }
+      done(nodes[i]);
+    }
+  }
   NodeId node(PartIndex head) const { return NodeId(at_.block(head.value).node); }
   // Forgets the node; an unreferenced block's parts become holes.
   void unpublish(PartIndex head);
@@ -342,7 +357,6 @@ class Pool {
   void push_hole(Page& page, uint32_t part);
   void hold(PartIndex head);
   void let_go(PartIndex head);
-  Status verify_page(uint32_t page) const;
   Status verify_plain_page(uint32_t page) const;
   Status verify_parts(uint32_t page) const;
   Status verify_lists(std::vector<uint8_t>* listed) const;

@@ -28,12 +28,6 @@ uint64_t Pool::host_bytes() const {
          spares_.host_bytes() + residency.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
-Status Pool::verify_page(uint32_t page) const {
-  const Tag& tag = at_.tag(page);
-  if ((tag.where == Where::kFree) != (tag.group == kNoGroup)) return fail(QUIRE_INTERNAL, "page %u: free with a group, or without", page);
-  return plain_ ? verify_plain_page(page) : verify_parts(page);
-}
-
 Status Pool::verify_plain_page(uint32_t page) const {
   const Tag& tag = at_.tag(page);
   const PartIndex head(page);
@@ -160,7 +154,9 @@ Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> sp
   uint64_t held = 0, cached = 0, holes = 0;
   if (at_.tag(0).group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
   for (uint32_t i = 1; i < at_.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(verify_page(i));
+    if ((at_.tag(i).where == Where::kFree) != (at_.tag(i).group == kNoGroup))
+      return fail(QUIRE_INTERNAL, "page %u: free with a group, or without", i);
+    QUIRE_RETURN_IF_ERROR(plain_ ? verify_plain_page(i) : verify_parts(i));
     if (plain_) {
       held += at_.tag(i).where == Where::kInUse ? 1 : 0;
       cached += at_.tag(i).where == Where::kEvictable ? 1 : 0;

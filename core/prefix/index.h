@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/base/huge_pages.h"
@@ -136,8 +137,8 @@ class PrefixIndex {
     ++nodes_[node.value].blocks;
     is_fertile(node.value);
   }
-  // The same for blocks of one group at nodes that extend() made just now, which have none of the
-  // group yet, from above.
+  // The same for blocks at nodes that extend() made just now, from above, which have none of the
+  // group yet.
   class Attachments;
   // The same block, of more tokens now.
   void move(NodeId from, NodeId to, GroupId group);
@@ -341,20 +342,25 @@ class PrefixIndex {
 
 class PrefixIndex::Attachments {
  public:
-  Attachments(PrefixIndex* index, GroupId group)
+  explicit Attachments(PrefixIndex* index)
       : change_(index),
         index_(index),
         nodes_(index->nodes_.data()),
         links_(index->links_.data()),
-        heads_(index->heads_.data() + group.value),
+        heads_(index->heads_.data()),
         pitch_(index->num_groups_) {}
   Attachments(const Attachments&) = delete;
   Attachments& operator=(const Attachments&) = delete;
 
-  void attach(NodeId node, PartIndex head) {
-    heads_[size_t{node.value} * pitch_] = head.value;
+  void attach(NodeId node, GroupId group, PartIndex head) {
+    heads_[size_t{node.value} * pitch_ + group.value] = head.value;
+    ++here_;
+  }
+  // After the last one at a node.
+  void done(NodeId node) {
+    if (here_ == 0) return;
     Node& n = nodes_[node.value];
-    ++n.blocks;
+    n.blocks += std::exchange(here_, 0);
     n.barren = false;
     const uint32_t parent = parent_in(links_[node.value]);
     if (parent != last_) index_->is_fertile(parent);
@@ -369,6 +375,7 @@ class PrefixIndex::Attachments {
   Shared<uint32_t>* const heads_;
   const size_t pitch_;
   uint32_t last_ = kNone;
+  uint16_t here_ = 0;
 };
 
 // Keeps for itself, and at hand, what each of them reads or changes of the index. Nobody else changes
