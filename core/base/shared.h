@@ -30,8 +30,8 @@ class Shared {
   T value_{};
 };
 
-// The same for stretches of numbers, and for two numbers one behind the other. Pairs are compared and written at once where the shared
-// stretch allows it.
+// The same for stretches of numbers, and for two numbers one behind the other. Pairs are compared
+// and written at once where the shared stretch allows it.
 namespace pairs {
 using Pair [[gnu::may_alias]] = uint64_t;
 using LoosePair [[gnu::may_alias, gnu::aligned(4)]] = uint64_t;

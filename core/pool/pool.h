@@ -131,9 +131,10 @@ class Pool {
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
-  // group) says that the index forgot; zero(page) is called for those with foreign bytes. The same as unpublish and take_page of each,
-  // without the steps between. fetch(soon, next): of pages that will be evicted, `next` before `soon`, perhaps. How many. evict() does not
-  // call the pool.
+  // group) says that the index forgot; zero(page) is called for those with foreign bytes. The same
+  // as unpublish and take_page of each, without the steps between. fetch(soon, next): what pages
+  // publish that will be evicted, `next` before `soon`, perhaps. How many. evict() does not call the
+  // pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
     uint32_t n = 0, page = evictable_.head;
@@ -210,8 +211,8 @@ class Pool {
 
   // Publication: the node of the prefix index that names the block.
   void publish(PartIndex head, NodeId node) { at_.block(head.value).node = node.value; }
-  // In a plain pool: the same for the blocks of tables' stretches, one of every table at each node, that are not published yet.
-  // attach(table, head) for each, and done(node).
+  // In a plain pool: the same for blocks of several tables, one of every table at each node, as far
+  // as they are not published yet; attach(table, node, head) for each, and done(node).
   template <typename Attach, typename Done>
   void publish_together(std::span<const int32_t* const> tables, std::span<const NodeId> nodes, Attach attach, Done done) {
     const PageRecords::Blocks blocks = at_.blocks();

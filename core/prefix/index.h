@@ -192,7 +192,8 @@ class PrefixIndex {
     Shared<bool> barren = true;   // neither it nor anything below has a block; what is left of it are paths of sequences
     Shared<bool> hashed = false;  // it is in the hash table
 
-    // A new life, of an only child of blocks to come. No node as a whole: that would be made elsewhere first.
+    // A new life, of an only child that has no blocks yet. No node as a whole: that would be made
+    // elsewhere first.
     void begin(uint64_t of_path, uint32_t units, uint32_t of_root, uint32_t child) {
       hash = of_path;
       shared_assign(&first_child, child, 0);

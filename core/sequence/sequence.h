@@ -129,8 +129,8 @@ class Sequences {
     for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
     return n;
   }
-  // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their chunks are free in the same order, so
-  // what is kept next lies as it did.
+  // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their
+  // chunks are free in the same order, so what is kept next lies as it did.
   void drop_units(uint32_t index, uint32_t count) {
     Sequence& s = sequences_[index];
     uint32_t last = s.first_chunk;
