@@ -2,6 +2,8 @@
 // belong together: what was read first is not newer than what was read later, and that is all that is promised.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,7 +30,8 @@ class Shared {
   T value_{};
 };
 
-// The same for stretches of numbers. Pairs are compared and written at once where the shared stretch allows it.
+// The same for stretches of numbers, and for two numbers one behind the other. Pairs are compared
+// and written at once where the shared stretch allows it.
 namespace pairs {
 using Pair [[gnu::may_alias]] = uint64_t;
 using LoosePair [[gnu::may_alias, gnu::aligned(4)]] = uint64_t;
@@ -37,6 +40,15 @@ inline bool fit(const uint32_t* numbers) { return reinterpret_cast<uintptr_t>(nu
 inline uint64_t at(const uint32_t* mine) { return *reinterpret_cast<const LoosePair*>(mine); }
 }  // namespace pairs
 
+// The first one lies at the begin of a pair.
+inline void shared_assign(Shared<uint32_t>* first, uint32_t value, uint32_t next) {
+  const auto both = std::bit_cast<uint64_t>(std::array<uint32_t, 2>{value, next});
+  __atomic_store_n(reinterpret_cast<pairs::Pair*>(first), both, __ATOMIC_RELEASE);
+}
+
+// Eight pairs at once: a loop over them would cost twice as many operations.
+inline constexpr size_t kAtOnce = 16;
+
 inline bool shared_equals(const uint32_t* shared, const uint32_t* mine, size_t count) {
   uint64_t differ = 0;
   size_t i = 0;
@@ -44,7 +56,10 @@ inline bool shared_equals(const uint32_t* shared, const uint32_t* mine, size_t c
     return __atomic_load_n(reinterpret_cast<const pairs::Pair*>(shared + k), __ATOMIC_ACQUIRE) ^ pairs::at(mine + k);
   };
   if (pairs::fit(shared)) {
-    for (; i + 8 <= count; i += 8) differ |= differ_at(i) | differ_at(i + 2) | differ_at(i + 4) | differ_at(i + 6);
+    for (; i + kAtOnce <= count; i += kAtOnce) {
+      differ |= differ_at(i) | differ_at(i + 2) | differ_at(i + 4) | differ_at(i + 6);
+      differ |= differ_at(i + 8) | differ_at(i + 10) | differ_at(i + 12) | differ_at(i + 14);
+    }
     for (; i + 2 <= count; i += 2) differ |= differ_at(i);
   }
   for (; i < count; ++i) differ |= __atomic_load_n(shared + i, __ATOMIC_ACQUIRE) ^ mine[i];
@@ -53,8 +68,15 @@ inline bool shared_equals(const uint32_t* shared, const uint32_t* mine, size_t c
 
 inline void shared_assign(uint32_t* shared, const uint32_t* mine, size_t count) {
   size_t i = 0;
+  const auto assign_at = [&](size_t k) {
+    __atomic_store_n(reinterpret_cast<pairs::Pair*>(shared + k), pairs::at(mine + k), __ATOMIC_RELEASE);
+  };
   if (pairs::fit(shared)) {
-    for (; i + 2 <= count; i += 2) __atomic_store_n(reinterpret_cast<pairs::Pair*>(shared + i), pairs::at(mine + i), __ATOMIC_RELEASE);
+    for (; i + kAtOnce <= count; i += kAtOnce) {
+      assign_at(i), assign_at(i + 2), assign_at(i + 4), assign_at(i + 6);
+      assign_at(i + 8), assign_at(i + 10), assign_at(i + 12), assign_at(i + 14);
+    }
+    for (; i + 2 <= count; i += 2) assign_at(i);
   }
   for (; i < count; ++i) __atomic_store_n(shared + i, mine[i], __ATOMIC_RELEASE);
 }

@@ -24,9 +24,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   pool.plain_ = std::all_of(groups.begin(), groups.end(), [](const PoolGroup& g) { return g.parts_per_page == 1 && g.ids_per_block == 1; });
   auto slots = checked_mul(num_pages, pool.stride_);
   if (!slots || *slots > 0x7fffffffu) return fail(QUIRE_OUT_OF_RANGE, "pages x parts_per_page: more than 2^31 - 1 ids");
-  pool.order_.resize(num_pages);
-  pool.tags_.resize(num_pages);
-  pool.blocks_.resize(*slots);
+  pool.at_.resize(num_pages, *slots);
   pool.fences_.resize(*slots);
   if (!pool.plain_) {
     pool.chains_.resize(*slots);
@@ -39,55 +37,51 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   return pool;
 }
 
-uint32_t Pool::claimed_holes(PageId page, GroupId group, uint64_t owner) const {
-  if (page.value == 0 || page.value >= pages_.size()) return 0;
-  const Page& p = pages_[page.value];
-  return tags_[page.value].group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
-}
-
 void Pool::push_free(uint32_t page) {
   if (spares_.has(page)) spares_.forget(page);
-  tags_[page].where = Where::kFree;
-  order_[page].next = free_.head;
+  at_.tag(page).where = Where::kFree;
+  at_[page].next = free_.head;
   free_.head = page;
   ++free_.pages;
 }
 
 void Pool::push_evictable(uint32_t page) {
-  tags_[page].where = Where::kEvictable;
+  at_.tag(page).where = Where::kEvictable;
   ++evictable_.pages;
   residency.idled(page);
   if (spares_.has(page)) {
     ++spared_list_.pages;
-    return append(&order_, page, &spared_list_.head, &spared_list_.tail);
+    return append(&at_, page, &spared_list_.head, &spared_list_.tail);
   }
-  if (tags_[page].place != Place::kBack) {
-    const bool is_copy = tags_[page].place == Place::kCopied;
-    const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? order_[before].next : evictable_.head;
-    order_[page] = {before, next};
-    (next != kNone ? order_[next].prev : evictable_.tail) = page;
-    (before != kNone ? order_[before].next : evictable_.head) = page;
+  if (at_.tag(page).place != Place::kBack) {
+    const bool is_copy = at_.tag(page).place == Place::kCopied;
+    const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? at_[before].next : evictable_.head;
+    at_[page] = {before, next};
+    (next != kNone ? at_[next].prev : evictable_.tail) = page;
+    (before != kNone ? at_[before].next : evictable_.head) = page;
     if (is_copy) ahead_.last_copied = page;
     ++ahead_.changes;
     return;
   }
-  append(&order_, page, &evictable_.head, &evictable_.tail);
-  uint32_t& before = ahead_.pushed[ahead_.num_pushed++ % kFetchAhead];
-  tags_[before].later = page;
-  before = page;
+  push_back(page);
+}
+
+void Pool::push_back(uint32_t page) {
+  append(&at_, page, &evictable_.head, &evictable_.tail);
+  at_.tag(lookahead_.came_before(page)).later = page;
 }
 
 void Pool::unlink_evictable(uint32_t page) {
-  tags_[page].where = Where::kInUse;
+  at_.tag(page).where = Where::kInUse;
   --evictable_.pages;
   if (!spares_.has(page)) return leave_order(page);
   --spared_list_.pages;
-  unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
+  unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
 }
 
 void Pool::leave_order(uint32_t page) {
-  if (page == ahead_.last_copied) ahead_.last_copied = order_[page].prev;
-  unlink(&order_, page, &evictable_.head, &evictable_.tail);
+  if (page == ahead_.last_copied) ahead_.last_copied = at_[page].prev;
+  unlink(&at_, page, &evictable_.head, &evictable_.tail);
   ++ahead_.changes;
 }
 
@@ -95,7 +89,7 @@ void Pool::list_holes(uint32_t page, bool in) {
   Page& p = pages_[page];
   if (p.listed_holes == in) return;
   p.listed_holes = in;
-  uint32_t& first = groups_[tags_[page].group].hole_list;
+  uint32_t& first = groups_[at_.tag(page).group].hole_list;
   if (in) {
     p.with_holes = {kNone, first};
     if (first != kNone) pages_[first].with_holes.prev = page;
@@ -110,7 +104,7 @@ void Pool::list_cached(uint32_t page, bool in) {
   Page& p = pages_[page];
   if (p.listed_cached == in) return;
   p.listed_cached = in;
-  uint32_t& first = groups_[tags_[page].group].cached_list;
+  uint32_t& first = groups_[at_.tag(page).group].cached_list;
   if (in) {
     p.with_cached = {kNone, first};
     if (first != kNone) pages_[first].with_cached.prev = page;
@@ -124,7 +118,7 @@ void Pool::list_cached(uint32_t page, bool in) {
 // Nothing of the page is held any more: what it has open is not counted with its group, and it can be evicted, or is free.
 void Pool::fall_idle(uint32_t page) {
   Page& p = pages_[page];
-  Group& g = groups_[tags_[page].group];
+  Group& g = groups_[at_.tag(page).group];
   g.open_holes -= p.holes;
   g.open_cached -= p.cached;
   --g.used_pages;
@@ -139,8 +133,8 @@ void Pool::fall_idle(uint32_t page) {
 
 // No part of the page is in use or cached: it belongs to nobody.
 void Pool::give_up(uint32_t page) {
-  tags_[page].last_group = tags_[page].group;
-  tags_[page].group = kNoGroup;
+  at_.tag(page).last_group = at_.tag(page).group;
+  at_.tag(page).group = kNoGroup;
   if (!plain_) {
     Page& p = pages_[page];
     holes_ -= p.holes;
@@ -153,7 +147,7 @@ void Pool::give_up(uint32_t page) {
 
 void Pool::hold_part(uint32_t page) {
   Page& p = pages_[page];
-  Group& g = groups_[tags_[page].group];
+  Group& g = groups_[at_.tag(page).group];
   --p.cached;
   --cached_parts_;
   ++held_parts_;
@@ -176,7 +170,7 @@ void Pool::cache_part(uint32_t page) {
   ++p.cached;
   ++cached_parts_;
   --held_parts_;
-  ++groups_[tags_[page].group].open_cached;
+  ++groups_[at_.tag(page).group].open_cached;
   if (--p.used == 0) {
     fall_idle(page);
   } else {
@@ -185,7 +179,7 @@ void Pool::cache_part(uint32_t page) {
 }
 
 void Pool::push_hole(Page& page, uint32_t part) {
-  blocks_[part] = Block{};
+  at_.block(part) = Block{};
   chains_[part] = Chain{kNone, page.first_hole};
   page.first_hole = part;
   ++page.holes;
@@ -197,7 +191,7 @@ void Pool::free_held(uint32_t part) {
   Page& p = pages_[page];
   push_hole(p, part);
   --held_parts_;
-  ++groups_[tags_[page].group].open_holes;
+  ++groups_[at_.tag(page).group].open_holes;
   if (--p.used == 0) {
     fall_idle(page);
   } else {
@@ -208,7 +202,7 @@ void Pool::free_held(uint32_t part) {
 void Pool::free_cached(uint32_t part) {
   const uint32_t page = page_number(part);
   Page& p = pages_[page];
-  Group& g = groups_[tags_[page].group];
+  Group& g = groups_[at_.tag(page).group];
   push_hole(p, part);
   --p.cached;
   --cached_parts_;
@@ -238,7 +232,7 @@ void Pool::hold(PartIndex head) {
 }
 
 void Pool::unref(PartIndex head, uint64_t fence, EvictionClass eviction_class) {
-  int32_t& count = blocks_[head.value].refs;
+  int32_t& count = at_.block(head.value).refs;
   int32_t refs = --count;
   if (refs >= kColdRef) [[unlikely]] {
     note_class(head, eviction_class);  // whoever copies it may be the last one
@@ -262,21 +256,26 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   const PoolGroup& shape = groups_[group.value].shape;
   if (shape.ids_per_block > 1 || ids.size() < 2) return 0;
   const auto last = static_cast<uint32_t>(ids.back());
-  const uint32_t page = groups_[group.value].by_parts.quotient(last);
-  const uint32_t first = page * shape.parts_per_page, shift = page * (stride_ - shape.parts_per_page);
-  const bool published = blocks_[last + shift].node != kNone;
+  const Divisor by_parts = groups_[group.value].by_parts;
+  const uint32_t page = by_parts.quotient(last), ppp = shape.parts_per_page;
+  const uint32_t first = page * ppp, shift = page * (stride_ - ppp);
+  if (ids.size() > kSoon) {
+    const uint32_t soon = by_parts.quotient(static_cast<uint32_t>(ids[ids.size() - 1 - kSoon]));
+    __builtin_prefetch(&at_[soon], 1);
+    __builtin_prefetch(&pages_[soon], 1);
+  }
+  Block* const blocks = &at_.block(first + shift);  // of a page with several parts they lie side by side
+  const bool published = blocks[last - first].node != kNone, any_fenced = !fenced_.empty();
   uint32_t n = 0;
   for (; n < ids.size(); ++n) {
-    const auto id = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
-    const uint32_t part = id + shift;
-    if (id - first >= shape.parts_per_page || blocks_[part].refs != 1 || (blocks_[part].node != kNone) != published ||
-        fenced(PartIndex(part)))
-      break;
-    blocks_[part].refs = 0;
+    const uint32_t q = static_cast<uint32_t>(ids[ids.size() - 1 - n]) - first;
+    if (q >= ppp || blocks[q].refs != 1 || (blocks[q].node != kNone) != published) break;
+    if (any_fenced && fences_[first + shift + q] != 0) break;
+    blocks[q].refs = 0;
   }
   if (n == 0) return 0;
   Page& p = pages_[page];
-  if (eviction_class == EvictionClass::kWarm) tags_[page].place = Place::kBack;
+  if (eviction_class == EvictionClass::kWarm) at_.tag(page).place = Place::kBack;
   if (published) {
     p.cached += n;
     cached_parts_ += n;
@@ -295,36 +294,69 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   return n;
 }
 
-// The same in a plain pool, for published blocks: as many from the end of ids as go into the order of eviction, and nothing else happens
-// to.
-size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class) {
-  uint32_t head = evictable_.head, tail = evictable_.tail;
+// In a plain pool, the published blocks at the end of ids that come to an end of the order, all to the same one, and that nothing else
+// happens to: warm ones to its end, cold ones to where it begins. Each link is written once, when the page behind it is known.
+template <EvictionClass kClass>
+size_t Pool::push_run(std::span<const int32_t> ids) {
+  constexpr bool kWarm = kClass == EvictionClass::kWarm;
+  PageRecords::Record* const at = at_.data();
+  const bool any_fenced = !fenced_.empty(), any_spared = spares_.num_pages() > 0;
+  const auto link = [](uint32_t nearer, uint32_t farther) { return kWarm ? Link{nearer, farther} : Link{farther, nearer}; };
+  uint32_t end = kWarm ? evictable_.tail : evictable_.head, before = kNone;
   size_t n = 0;
   for (; n < ids.size(); ++n) {
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
-    Block& block = blocks_[page];
-    Tag& tag = tags_[page];
-    if (block.refs != 1 || block.node == kNone || fenced(PartIndex(page)) || spares_.has(page)) break;
+    Block& block = at[page].block;
+    Tag& tag = at[page].tag;
+    if (block.refs != 1 || block.node == kNone || (!kWarm && tag.place != Place::kFront)) break;
+    if ((any_fenced && fences_[page] != 0) || (any_spared && spares_.has(page))) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
+    if (kWarm) tag.place = Place::kBack;
+    if (kWarm) at[lookahead_.came_before(page)].tag.later = page;
     residency.idled(page);
-    if (eviction_class == EvictionClass::kCold && tag.place == Place::kFront) {
-      order_[page] = {kNone, head};
-      (head != kNone ? order_[head].prev : tail) = page;
-      head = page;
-      continue;
+    if (n > 0) {
+      at[end].link = link(before, page);
+    } else if (end != kNone) {
+      (kWarm ? at[end].link.next : at[end].link.prev) = page;
+    } else {
+      (kWarm ? evictable_.head : evictable_.tail) = page;
     }
-    tag.place = Place::kBack;
-    order_[page] = {tail, kNone};
-    (tail != kNone ? order_[tail].next : head) = page;
-    tail = page;
-    uint32_t& before = ahead_.pushed[ahead_.num_pushed++ % kFetchAhead];
-    tags_[before].later = page;
-    before = page;
+    before = end;
+    end = page;
   }
-  ahead_.changes += head != evictable_.head ? n : 0;
-  evictable_.head = head;
-  evictable_.tail = tail;
+  if (n > 0) at[end].link = link(before, kNone);
+  (kWarm ? evictable_.tail : evictable_.head) = end;
+  return n;
+}
+
+// In a plain pool, for published blocks: as many from the end of ids as go into the order of eviction or among the spared pages, and
+// nothing else happens to.
+size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class) {
+  const bool warm = eviction_class == EvictionClass::kWarm;
+  uint32_t head = evictable_.head;
+  size_t n = 0, counted = 0;
+  while (true) {
+    n += warm ? push_run<EvictionClass::kWarm>(ids.first(ids.size() - n)) : push_run<EvictionClass::kCold>(ids.first(ids.size() - n));
+    if (n == ids.size()) break;
+    const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
+    if (at_.block(page).refs != 1 || at_.block(page).node == kNone || fenced(PartIndex(page))) break;
+    at_.block(page).refs = 0;
+    at_.tag(page).where = Where::kEvictable;
+    residency.idled(page);
+    if (warm || !spares_.has(page)) at_.tag(page).place = Place::kBack;
+    if (spares_.has(page)) {
+      ahead_.changes += head != evictable_.head ? n - counted : 0;
+      head = evictable_.head;
+      counted = n + 1;
+      ++spared_list_.pages;
+      append(&at_, page, &spared_list_.head, &spared_list_.tail);
+    } else {
+      push_back(page);
+    }
+    ++n;
+  }
+  ahead_.changes += head != evictable_.head ? n - counted : 0;
   evictable_.pages += n;
   cached_parts_ += n;
   held_parts_ -= n;
@@ -356,7 +388,7 @@ void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fe
 
 // The block is neither referenced nor fenced any more.
 void Pool::let_go(PartIndex head) {
-  const bool published = blocks_[head.value].node != kNone;
+  const bool published = at_.block(head.value).node != kNone;
   if (plain_) {
     --held_parts_;
     cached_parts_ += published ? 1 : 0;
@@ -374,7 +406,7 @@ void Pool::let_go(PartIndex head) {
 }
 
 void Pool::unpublish(PartIndex head) {
-  blocks_[head.value].node = kNone;
+  at_.block(head.value).node = kNone;
   if (held(head)) return;
   if (plain_) {
     unlink_evictable(head.value);
@@ -392,8 +424,8 @@ void Pool::unpublish(PartIndex head) {
 void Pool::unpublish_page(PageId page) {
   Page& p = pages_[page.value];
   const size_t first = size_t{page.value} * stride_;
-  const uint32_t ppp = groups_[tags_[page.value].group].shape.parts_per_page;
-  std::fill_n(blocks_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Block{});
+  const uint32_t ppp = groups_[at_.tag(page.value).group].shape.parts_per_page;
+  for (uint32_t q = 0; q < ppp; ++q) at_.block(first + q) = Block{};
   std::fill_n(chains_.begin() + static_cast<std::ptrdiff_t>(first), ppp, Chain{});
   cached_parts_ -= std::exchange(p.cached, 0);
   unlink_evictable(page.value);
@@ -409,7 +441,7 @@ void Pool::pass_fences(uint64_t step) {
       continue;
     }
     fences_[head] = 0;
-    if (blocks_[head].refs == 0) let_go(PartIndex(head));
+    if (at_.block(head).refs == 0) let_go(PartIndex(head));
   }
   fenced_.resize(kept);
 }
@@ -421,15 +453,15 @@ void Pool::lower_fences(uint64_t step) {
 uint32_t Pool::cached_heads(PageId page, std::span<PartIndex> out) const {
   if (plain_) {
     const PartIndex head(page.value);
-    if (held(head) || blocks_[head.value].node == kNone) return 0;
+    if (held(head) || at_.block(head.value).node == kNone) return 0;
     out[0] = head;
     return 1;
   }
   uint32_t n = 0;
-  const uint32_t ppp = groups_[tags_[page.value].group].shape.parts_per_page;
+  const uint32_t ppp = groups_[at_.tag(page.value).group].shape.parts_per_page;
   for (uint32_t q = 0; q < ppp; ++q) {
     const PartIndex head(chains_[size_t{page.value} * stride_ + q].head);
-    if (head.value != kNone && !held(head) && blocks_[head.value].node != kNone) out[n++] = head;
+    if (head.value != kNone && !held(head) && at_.block(head.value).node != kNone) out[n++] = head;
   }
   return n;
 }

@@ -17,6 +17,8 @@
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
 #include "core/base/status.h"
+#include "core/pool/lookahead.h"
+#include "core/pool/page_records.h"
 #include "core/pool/residency.h"
 #include "core/pool/spares.h"
 
@@ -79,7 +81,7 @@ class Pool {
   // Room. Pages that can be had by taking free ones or evicting.
   uint64_t available_pages() const { return free_pages() + evictable_.pages; }
   uint64_t free_pages() const { return free_.pages + stale_.pages; }
-  uint64_t used_pages() const { return tags_.size() - 1 - free_pages() - evictable_.pages; }
+  uint64_t used_pages() const { return at_.size() - 1 - free_pages() - evictable_.pages; }
   bool has_empty_page() const { return free_.pages > 0; }
   bool has_stale_page() const { return stale_.pages > 0; }
   // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
@@ -92,14 +94,18 @@ class Pool {
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
   // Parts of a page that nobody holds: cached ones and holes.
   uint32_t idle_parts(PageId page) const {
-    if (plain_) return tags_[page.value].where == Where::kEvictable ? 1 : 0;
+    if (plain_) return at_.tag(page.value).where == Where::kEvictable ? 1 : 0;
     return pages_[page.value].cached + pages_[page.value].holes;
   }
   // Held: referenced or fenced.
-  bool held(PartIndex head) const { return blocks_[head.value].refs > 0 || fenced(head); }
+  bool held(PartIndex head) const { return at_.block(head.value).refs > 0 || fenced(head); }
   // Holes in `page` if it is in use, belongs to the group and is claimed by `owner`; 0 otherwise.
-  uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const;
-  bool evictable(PageId page) const { return tags_[page.value].where == Where::kEvictable; }
+  uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const {
+    if (page.value == 0 || page.value >= pages_.size()) return 0;
+    const Page& p = pages_[page.value];
+    return p.holes > 0 && at_.tag(page.value).group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
+  }
+  bool evictable(PageId page) const { return at_.tag(page.value).where == Where::kEvictable; }
 
   // Taking. Each call writes as many ids as one page has, at most ids.size(), which is at least 1.
   // Each id is a block of one part with one reference; link() makes one block of several.
@@ -110,10 +116,10 @@ class Pool {
     if (free_.head == kNone) return {};
     if (!plain_) return open_page(group, owner, root, ids);
     const uint32_t page = free_.head;
-    free_.head = order_[page].next;
+    free_.head = at_[page].next;
     --free_.pages;
     const bool foreign = hand_over(page, group, root);
-    blocks_[page] = Block{1, kNone};
+    at_.block(page) = Block{1, kNone};
     ++held_parts_;
     ids[0] = static_cast<int32_t>(page);
     return {1, true, foreign};
@@ -125,34 +131,40 @@ class Pool {
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
   // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
-  // group) says that the index forgot; zero(page) is called for those with foreign bytes, fetch(node) as by fetch_ahead(). The same as
-  // unpublish and take_page of each, without the steps between. How many. evict() does not call the pool.
+  // group) says that the index forgot; zero(page) is called for those with foreign bytes. The same
+  // as unpublish and take_page of each, without the steps between. fetch(soon, next): what pages
+  // publish that will be evicted, `next` before `soon`, perhaps. How many. evict() does not call the
+  // pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
     uint32_t n = 0, page = evictable_.head;
     uint64_t changed = 0;
+    PageRecords::Record* const at = at_.data();
     for (; n < ids.size() && page != kNone; ++n) {
-      fetch_behind(page, fetch);
-      Tag& tag = tags_[page];
-      const uint8_t had = tag.group;
-      if (!evict(NodeId(blocks_[page].node), GroupId(had))) break;
+      Tag& tag = at[page].tag;
+      const uint32_t next = at[page].link.next;
+      lookahead_.ask(tag.later, &at[tag.later]);
+      residency.fetch(tag.later);
+      fetch(NodeId(at[lookahead_.asked_before(Lookahead::kNodes)].block.node),
+            NodeId(at[lookahead_.asked_before(Lookahead::kMore)].block.node));
+      const uint32_t had = tag.group;
+      if (!evict(NodeId(at[page].block.node), GroupId(had))) break;
       const bool foreign = had != group.value || tag.root != root;
       changed += had != group.value ? 1 : 0;
-      tag.root = root;
+      if (tag.root != root) tag.root = root;
       tag.where = Where::kInUse;
-      tag.group = static_cast<uint8_t>(group.value);
-      tag.last_group = had;
       tag.place = Place::kFront;
-      residency.evicted(page);
-      residency.took(page);
-      blocks_[page] = Block{1, kNone};
+      tag.group = static_cast<uint8_t>(group.value);
+      tag.last_group = static_cast<uint8_t>(had);
+      residency.replaced(page);
+      at[page].block = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);
       if (foreign) zero(PageId(page));
-      page = order_[page].next;
+      page = next;
     }
     evictable_.head = page;
-    if (ahead_.last_copied != kNone && tags_[ahead_.last_copied].where != Where::kEvictable) ahead_.last_copied = kNone;
-    (page != kNone ? order_[page].prev : evictable_.tail) = kNone;
+    if (ahead_.last_copied != kNone && at_.tag(ahead_.last_copied).where != Where::kEvictable) ahead_.last_copied = kNone;
+    (page != kNone ? at_[page].prev : evictable_.tail) = kNone;
     evictable_.pages -= n;
     ahead_.changes += n;
     cached_parts_ -= n;
@@ -161,7 +173,7 @@ class Pool {
     return n;
   }
   // The page was given out to be zeroed, and it is not known that this happened: whoever takes it next must zero it.
-  void mark_dirty(PageId page) { tags_[page.value].root = 0; }
+  void mark_dirty(PageId page) { at_.tag(page.value).root = 0; }
 
   // References of a block.
   // kCold: for a copy of what is evicted soon. If the reference is also dropped with kCold, the
@@ -169,14 +181,14 @@ class Pool {
   // between.
   void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
     if (eviction_class == EvictionClass::kCold) cool(head);
-    if (blocks_[head.value].refs++ == 0) hold(head);
-    if (eviction_class == EvictionClass::kCold) blocks_[head.value].refs |= kColdRef;
+    if (at_.block(head.value).refs++ == 0) hold(head);
+    if (eviction_class == EvictionClass::kCold) at_.block(head.value).refs |= kColdRef;
   }
-  bool has_cold_ref(PartIndex head) const { return blocks_[head.value].refs >= kColdRef; }
+  bool has_cold_ref(PartIndex head) const { return at_.block(head.value).refs >= kColdRef; }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
-  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(blocks_[head.value].refs & (kColdRef - 1)); }
+  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(at_.block(head.value).refs & (kColdRef - 1)); }
   // Without fences, which is most of the time, nobody reads them.
   bool fenced(PartIndex head) const { return !fenced_.empty() && fences_[head.value] != 0; }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
@@ -198,8 +210,23 @@ class Pool {
   const Spares& spares() const { return spares_; }
 
   // Publication: the node of the prefix index that names the block.
-  void publish(PartIndex head, NodeId node) { blocks_[head.value].node = node.value; }
-  NodeId node(PartIndex head) const { return NodeId(blocks_[head.value].node); }
+  void publish(PartIndex head, NodeId node) { at_.block(head.value).node = node.value; }
+  // In a plain pool: the same for blocks of several tables, one of every table at each node, as far
+  // as they are not published yet; attach(table, node, head) for each, and done(node).
+  template <typename Attach, typename Done>
+  void publish_together(std::span<const int32_t* const> tables, std::span<const NodeId> nodes, Attach attach, Done done) {
+    const PageRecords::Blocks blocks = at_.blocks();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      for (uint32_t t = 0; t < tables.size(); ++t) {
+        const auto page = static_cast<uint32_t>(tables[t][i]);
+        if (page == 0 || blocks[page].node != kNone) continue;
+        blocks[page].node = nodes[i].value;
+        attach(t, nodes[i], PartIndex(page));
+      }
+      done(nodes[i]);
+    }
+  }
+  NodeId node(PartIndex head) const { return NodeId(at_.block(head.value).node); }
   // Forgets the node; an unreferenced block's parts become holes.
   void unpublish(PartIndex head);
   // The same for all blocks of an evictable page whose blocks have one part each: the page is free.
@@ -215,29 +242,24 @@ class Pool {
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
   // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
-  // To be called before the oldest page is evicted: asks for what evicting the pages some places behind it will read, first for what the
-  // pool keeps of them, then, half the way nearer, fetch(node) for what they publish.
+  // To be called before the oldest page is evicted: asks for what evicting the pages some places
+  // behind it will read, first for what the pool keeps of them, then, nearer, fetch(node) for what
+  // they publish.
   template <typename Fetch>
   void fetch_ahead(Fetch fetch) {
-    if (evictable_.head != kNone) fetch_behind(evictable_.head, fetch);
-  }
-  template <typename Fetch>
-  void fetch_behind(uint32_t page, Fetch fetch) {
-    uint32_t& passed = ahead_.asked[ahead_.num_asked++ % (kFetchAhead / 2)];
-    size_t first = size_t{passed} * stride_;
+    if (evictable_.head == kNone) return;
+    const uint32_t later = at_.tag(evictable_.head).later;
+    lookahead_.ask(later, &at_[later]);
+    size_t first = size_t{lookahead_.asked_before(Lookahead::kNodes)} * stride_;
     for (size_t part = first; part < first + stride_; ++part) {
-      const uint32_t node = blocks_[part].node;
+      const uint32_t node = at_.block(part).node;
       if (node != kNone) fetch(node);
     }
-    passed = tags_[page].later;
-    first = size_t{passed} * stride_;
-    __builtin_prefetch(&order_[passed], 1);
-    __builtin_prefetch(&tags_[passed], 1);
-    __builtin_prefetch(&blocks_[first], 1);
     if (plain_) return;
-    __builtin_prefetch(&pages_[passed], 1);
+    __builtin_prefetch(&pages_[later], 1);
+    first = size_t{later} * stride_;
     for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
-      __builtin_prefetch(&blocks_[part], 1);
+      __builtin_prefetch(&at_.block(part), 1);
       __builtin_prefetch(&chains_[part], 1);
     }
   }
@@ -251,11 +273,10 @@ class Pool {
 
   // kNone for a free page.
   GroupId group_of(PageId page) const {
-    const uint8_t group = tags_[page.value].group;
+    const uint8_t group = at_.tag(page.value).group;
     return GroupId(group == kNoGroup ? kNone : group);
   }
-  uint32_t num_groups() const { return static_cast<uint32_t>(groups_.size()); }
-  uint64_t num_pages() const { return tags_.size(); }
+  uint64_t num_pages() const { return at_.size(); }
   uint32_t parts_per_page(GroupId group) const { return groups_[group.value].shape.parts_per_page; }
   PoolCounts counts() const;       // O(1)
   uint64_t num_published() const;  // walks the pool
@@ -264,32 +285,18 @@ class Pool {
   // Re-derives every count and list. What the caller believes: references of each head, by part
   // index; spares by page, none: nobody spares any.
   Status verify(std::span<const uint32_t> refs, std::span<const uint32_t> spares = {}) const;
-  uint64_t num_part_slots() const { return blocks_.size(); }
+  uint64_t num_part_slots() const { return at_.num_parts(); }
 
  private:
-  static constexpr uint8_t kNoGroup = 0xff;
+  static constexpr uint8_t kNoGroup = PageRecords::kNoGroup;
   static constexpr int32_t kColdRef = 1 << 30;
-  static constexpr uint32_t kFetchAhead = 32;
+  static constexpr size_t kSoon = 8;  // blocks of a table ahead of which memory is asked for
   static constexpr uint32_t kPartsPerLine = 8;
-  enum class Where : uint8_t { kFree, kEvictable, kInUse };
-  // Where a page enters the order of eviction. kCopied: after the copied pages at its front.
-  enum class Place : uint8_t { kFront, kCopied, kBack };
-  struct Link {
-    uint32_t prev = kNone, next = kNone;
-  };
-  // What taking, releasing and evicting a page of one part touches lies in small arrays of its own: they stay in the processor's caches.
-  struct Tag {
-    uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
-    Where where = Where::kFree;
-    uint8_t group = kNoGroup;
-    uint8_t last_group = kNoGroup;
-    Place place = Place::kFront;  // kBack: a block of it was released warm since its group took it
-    uint32_t later = 0;           // about kFetchAhead places behind it in the order; only a hint
-  };
-  struct Block {       // by head; in other parts nobody looks
-    int32_t refs = 0;  // with kColdRef: a cold one was taken since there were none
-    uint32_t node = kNone;
-  };
+  using Link = PageRecords::Link;
+  using Tag = PageRecords::Tag;
+  using Block = PageRecords::Block;
+  using Where = PageRecords::Where;
+  using Place = PageRecords::Place;
   // Where a page has several parts, or a block.
   struct Chain {
     uint32_t head = kNone;  // kNone = hole
@@ -319,14 +326,17 @@ class Pool {
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
+  void push_back(uint32_t page);  // of the order of eviction
+  template <EvictionClass kClass>
+  size_t push_run(std::span<const int32_t> ids);
   void note_class(PartIndex head, EvictionClass eviction_class) {
     if (eviction_class == EvictionClass::kCold) return;
     if (plain_) {
-      tags_[head.value].place = Place::kBack;
+      at_.tag(head.value).place = Place::kBack;
       return;
     }
     for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
-      tags_[page_number(p.value)].place = Place::kBack;
+      at_.tag(page_number(p.value)).place = Place::kBack;
     }
   }
   void unlink_evictable(uint32_t page);
@@ -348,16 +358,13 @@ class Pool {
   void push_hole(Page& page, uint32_t part);
   void hold(PartIndex head);
   void let_go(PartIndex head);
-  Status verify_page(uint32_t page) const;
   Status verify_plain_page(uint32_t page) const;
   Status verify_parts(uint32_t page) const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
   Status verify_group(uint32_t group) const;
 
   std::vector<Group> groups_;
-  HugeVector<Link> order_;       // [page]: the free list (next only), or the order of eviction
-  HugeVector<Tag> tags_;         // [page]
-  HugeVector<Block> blocks_;     // [part]
+  PageRecords at_;
   HugeVector<uint64_t> fences_;  // [part]: the step that must be done, by head; 0 = none
   HugeVector<Chain> chains_;     // [part]; empty in a plain pool
   HugeVector<Page> pages_;       // empty in a plain pool
@@ -373,12 +380,10 @@ class Pool {
     uint64_t pages = 0;
   } evictable_;
   struct {
-    uint32_t pushed[kFetchAhead] = {};     // the last pages of the order, in a ring
-    uint32_t asked[kFetchAhead / 2] = {};  // the pages asked for last, in a ring
-    uint32_t num_pushed = 0, num_asked = 0;
     uint64_t changes = 0;          // of the order
     uint32_t last_copied = kNone;  // of the pages at its front that were copied
   } ahead_;
+  Lookahead lookahead_;
   struct {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
     uint64_t pages = 0, cached_parts = 0, holes = 0;

@@ -12,18 +12,18 @@ using page_list::unlink;
 uint32_t Pool::spare(PageId page) {
   const bool was = spares_.has(page.value);
   const uint32_t life = spares_.add(page.value);
-  if (was || tags_[page.value].where != Where::kEvictable) return life;
+  if (was || at_.tag(page.value).where != Where::kEvictable) return life;
   leave_order(page.value);
-  append(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  append(&at_, page.value, &spared_list_.head, &spared_list_.tail);
   ++spared_list_.pages;
   return life;
 }
 
 void Pool::end_spare(PageId page, uint32_t life) {
-  if (!spares_.end(page.value, life) || tags_[page.value].where != Where::kEvictable) return;
-  unlink(&order_, page.value, &spared_list_.head, &spared_list_.tail);
+  if (!spares_.end(page.value, life) || at_.tag(page.value).where != Where::kEvictable) return;
+  unlink(&at_, page.value, &spared_list_.head, &spared_list_.tail);
   --spared_list_.pages;
-  append(&order_, page.value, &evictable_.head, &evictable_.tail);
+  append(&at_, page.value, &evictable_.head, &evictable_.tail);
 }
 
 void Pool::take_place_of(PartIndex head, PartIndex other) {
@@ -32,22 +32,22 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
     if (spares_.has(page) || spares_.has(place)) continue;
     leave_order(page);
-    const uint32_t before = order_[place].prev;
-    order_[page] = {before, place};
-    order_[place].prev = page;
-    (before != kNone ? order_[before].next : evictable_.head) = page;
+    const uint32_t before = at_[place].prev;
+    at_[page] = {before, place};
+    at_[place].prev = page;
+    (before != kNone ? at_[before].next : evictable_.head) = page;
   }
 }
 
 uint32_t Pool::coldest(std::span<PageId> out) const {
   uint32_t n = 0;
-  for (uint32_t page = evictable_.head; page != kNone && n < out.size(); page = order_[page].next) out[n++] = PageId(page);
+  for (uint32_t page = evictable_.head; page != kNone && n < out.size(); page = at_[page].next) out[n++] = PageId(page);
   return n;
 }
 
 void Pool::cool(PartIndex head) {
   for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
-    Tag& tag = tags_[page_number(p.value)];
+    Tag& tag = at_.tag(page_number(p.value));
     if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
   }
 }
@@ -57,13 +57,13 @@ void Pool::retire_all() {
     const uint32_t page = spared_list_.head;
     spares_.forget(page);
     --spared_list_.pages;
-    unlink(&order_, page, &spared_list_.head, &spared_list_.tail);
-    append(&order_, page, &evictable_.head, &evictable_.tail);
+    unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
+    append(&at_, page, &evictable_.head, &evictable_.tail);
   }
   residency.forget_all();
   if (evictable_.head == kNone) return;
-  order_[evictable_.head].prev = stale_.tail;
-  (stale_.tail != kNone ? order_[stale_.tail].next : stale_.head) = evictable_.head;
+  at_[evictable_.head].prev = stale_.tail;
+  (stale_.tail != kNone ? at_[stale_.tail].next : stale_.head) = evictable_.head;
   stale_.tail = std::exchange(evictable_.tail, kNone);
   evictable_.head = kNone;
   ahead_.changes += evictable_.pages;

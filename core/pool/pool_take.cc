@@ -8,7 +8,7 @@ namespace quire {
 // The page is in use and has holes.
 Taken Pool::fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<int32_t> ids) {
   Page& p = pages_[page];
-  Tag& tag = tags_[page];
+  Tag& tag = at_.tag(page);
   const bool foreign = tag.root != root;
   if (foreign) tag.root = 0;  // parts of it belong to several now
   const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), p.holes));
@@ -16,7 +16,7 @@ Taken Pool::fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<in
     const uint32_t part = p.first_hole;
     p.first_hole = chains_[part].next;
     chains_[part] = Chain{part, kNone};
-    blocks_[part].refs = 1;
+    at_.block(part).refs = 1;
     ids[i] = id_of(group, PartIndex(part)).value;
   }
   p.used += n;
@@ -41,7 +41,7 @@ Taken Pool::take_holes(GroupId group, uint64_t root, std::span<int32_t> ids) {
 
 // A page without group goes to one; whether its bytes are those of another group or root.
 bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
-  Tag& tag = tags_[page];
+  Tag& tag = at_.tag(page);
   const bool foreign = tag.last_group != group.value || tag.root != root;
   if (tag.last_group != kNoGroup && tag.last_group != group.value) ++hand_overs_;
   tag.where = Where::kInUse;
@@ -55,21 +55,23 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
 // The first parts become blocks, the others holes.
 Taken Pool::open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids) {
   const uint32_t page = free_.head;
-  free_.head = order_[page].next;
+  free_.head = at_[page].next;
   --free_.pages;
   const bool foreign = hand_over(page, group, root);
   Group& g = groups_[group.value];
   const uint32_t ppp = g.shape.parts_per_page;
   const auto n = static_cast<uint32_t>(std::min<size_t>(ids.size(), ppp));
   const uint32_t first = page * stride_, name = page * ppp;
+  Block* const blocks = &at_.block(first);  // of a page with several parts they lie side by side
+  Chain* const chains = &chains_[first];
   for (uint32_t q = 0; q < n; ++q) {
-    blocks_[first + q] = Block{1, kNone};
-    chains_[first + q] = Chain{first + q, kNone};
+    blocks[q] = Block{1, kNone};
+    chains[q] = Chain{first + q, kNone};
     ids[q] = static_cast<int32_t>(name + q);
   }
   for (uint32_t q = n; q < ppp; ++q) {
-    blocks_[first + q] = Block{};
-    chains_[first + q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
+    blocks[q] = Block{};
+    chains[q] = Chain{kNone, q + 1 < ppp ? first + q + 1 : kNone};
   }
   Page& p = pages_[page];
   p.owner = owner;
@@ -89,7 +91,7 @@ void Pool::link(GroupId group, std::span<const int32_t> ids) {
   PartIndex before = head;
   for (const int32_t id : ids.subspan(1)) {
     const PartIndex part = index_of(group, PartId(id));
-    blocks_[part.value].refs = 0;  // the head counts for all
+    at_.block(part.value).refs = 0;  // the head counts for all
     chains_[part.value] = Chain{head.value, kNone};
     chains_[before.value].next = part.value;
     before = part;

@@ -19,26 +19,19 @@ PoolCounts Pool::counts() const {
 
 uint64_t Pool::num_published() const {
   uint64_t n = 0;
-  for (const Block& block : blocks_) n += block.node != kNone ? 1 : 0;
+  for (size_t part = 0; part < at_.num_parts(); ++part) n += at_.block(part).node != kNone ? 1 : 0;
   return n;
 }
 
 uint64_t Pool::host_bytes() const {
-  return order_.capacity() * sizeof(Link) + tags_.capacity() * sizeof(Tag) + blocks_.capacity() * sizeof(Block) +
-         fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
+  return at_.host_bytes() + fences_.capacity() * sizeof(uint64_t) + chains_.capacity() * sizeof(Chain) + pages_.capacity() * sizeof(Page) +
          spares_.host_bytes() + residency.host_bytes() + fenced_.capacity() * sizeof(uint32_t) + groups_.capacity() * sizeof(Group);
 }
 
-Status Pool::verify_page(uint32_t page) const {
-  const Tag& tag = tags_[page];
-  if ((tag.where == Where::kFree) != (tag.group == kNoGroup)) return fail(QUIRE_INTERNAL, "page %u: free with a group, or without", page);
-  return plain_ ? verify_plain_page(page) : verify_parts(page);
-}
-
 Status Pool::verify_plain_page(uint32_t page) const {
-  const Tag& tag = tags_[page];
+  const Tag& tag = at_.tag(page);
   const PartIndex head(page);
-  const bool published = blocks_[page].node != kNone;
+  const bool published = at_.block(page).node != kNone;
   const Where right = held(head) ? Where::kInUse : published ? Where::kEvictable : Where::kFree;
   if (tag.where != right) return fail(QUIRE_INTERNAL, "page %u: neither held nor published, or in the wrong state", page);
   return {};
@@ -46,7 +39,7 @@ Status Pool::verify_plain_page(uint32_t page) const {
 
 Status Pool::verify_parts(uint32_t page) const {
   const Page& p = pages_[page];
-  const Tag& tag = tags_[page];
+  const Tag& tag = at_.tag(page);
   const Where right = tag.group == kNoGroup ? Where::kFree : p.used > 0 ? Where::kInUse : Where::kEvictable;
   if (tag.where != right) return fail(QUIRE_INTERNAL, "page %u: in the wrong state", page);
   if (tag.group == kNoGroup) {
@@ -61,7 +54,7 @@ Status Pool::verify_parts(uint32_t page) const {
       ++holes;
       continue;
     }
-    if (!held(head) && blocks_[head.value].node == kNone)
+    if (!held(head) && at_.block(head.value).node == kNone)
       return fail(QUIRE_INTERNAL, "page %u part %u: neither held nor published", page, q);
     ++(held(head) ? used : cached);
   }
@@ -83,8 +76,8 @@ Status Pool::verify_parts(uint32_t page) const {
 
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0, stale = 0;
-  for (uint32_t i = free_.head; i != kNone; i = order_[i].next) {
-    if (tags_[i].where != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
+  for (uint32_t i = free_.head; i != kNone; i = at_[i].next) {
+    if (at_.tag(i).where != Where::kFree || ((*listed)[i] & 1) != 0 || i == 0) {
       return fail(QUIRE_INTERNAL, "free list: page %u does not belong", i);
     }
     (*listed)[i] |= 1;
@@ -92,8 +85,8 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   }
   const auto walk = [&](uint32_t head, uint32_t tail, uint64_t* length) -> Status {
     uint32_t last = kNone;
-    for (uint32_t i = head; i != kNone; last = i, i = order_[i].next) {
-      if (tags_[i].where != Where::kEvictable || order_[i].prev != last || ((*listed)[i] & 2) != 0) {
+    for (uint32_t i = head; i != kNone; last = i, i = at_[i].next) {
+      if (at_.tag(i).where != Where::kEvictable || at_[i].prev != last || ((*listed)[i] & 2) != 0) {
         return fail(QUIRE_INTERNAL, "evictable or stale list: page %u does not belong", i);
       }
       (*listed)[i] |= 2;
@@ -103,10 +96,10 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
     return {};
   };
   QUIRE_RETURN_IF_ERROR(walk(evictable_.head, evictable_.tail, &evictable));
-  for (uint32_t i = evictable_.head; i != kNone; i = order_[i].next) {
+  for (uint32_t i = evictable_.head; i != kNone; i = at_[i].next) {
     if (spares_.count(i) > 0) return fail(QUIRE_INTERNAL, "page %u: spared, but among those that are not", i);
   }
-  for (uint32_t i = spared_list_.head; i != kNone; i = order_[i].next) {
+  for (uint32_t i = spared_list_.head; i != kNone; i = at_[i].next) {
     if (spares_.count(i) == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
   const uint64_t others = evictable;
@@ -115,8 +108,8 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_.pages || evictable != evictable_.pages || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
-  for (uint32_t i = 1; i < tags_.size(); ++i) {
-    Where w = tags_[i].where;
+  for (uint32_t i = 1; i < at_.size(); ++i) {
+    Where w = at_.tag(i).where;
     bool right = (w == Where::kFree) == (((*listed)[i] & 1) != 0) && (w == Where::kEvictable) == (((*listed)[i] & 2) != 0);
     if (!right) return fail(QUIRE_INTERNAL, "page %u: in no list, or in the wrong one", i);
   }
@@ -128,7 +121,7 @@ Status Pool::verify_group(uint32_t group) const {
   const Group& g = groups_[group];
   uint64_t holes = 0, cached = 0, used = 0;
   for (uint32_t i = 1; i < pages_.size(); ++i) {
-    if (tags_[i].where != Where::kInUse || tags_[i].group != group) continue;
+    if (at_.tag(i).where != Where::kInUse || at_.tag(i).group != group) continue;
     ++used;
     holes += pages_[i].holes;
     cached += pages_[i].cached;
@@ -143,12 +136,12 @@ Status Pool::verify_group(uint32_t group) const {
                 static_cast<unsigned long long>(used));
   uint64_t listed_holes = 0, listed_cached = 0;
   for (uint32_t i = g.hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_holes.next) {
-    if (tags_[i].group != group || pages_[i].with_holes.prev != prev)
+    if (at_.tag(i).group != group || pages_[i].with_holes.prev != prev)
       return fail(QUIRE_INTERNAL, "group %u: hole list is broken at page %u", group, i);
     listed_holes += pages_[i].holes;
   }
   for (uint32_t i = g.cached_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_cached.next) {
-    if (tags_[i].group != group || pages_[i].with_cached.prev != prev)
+    if (at_.tag(i).group != group || pages_[i].with_cached.prev != prev)
       return fail(QUIRE_INTERNAL, "group %u: list of cached is broken at page %u", group, i);
     listed_cached += pages_[i].cached;
   }
@@ -157,14 +150,16 @@ Status Pool::verify_group(uint32_t group) const {
 }
 
 Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> spares) const {
-  std::vector<uint8_t> listed(tags_.size(), 0);
+  std::vector<uint8_t> listed(at_.size(), 0);
   uint64_t held = 0, cached = 0, holes = 0;
-  if (tags_[0].group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
-  for (uint32_t i = 1; i < tags_.size(); ++i) {
-    QUIRE_RETURN_IF_ERROR(verify_page(i));
+  if (at_.tag(0).group != kNoGroup) return fail(QUIRE_INTERNAL, "null page: belongs to a group");
+  for (uint32_t i = 1; i < at_.size(); ++i) {
+    if ((at_.tag(i).where == Where::kFree) != (at_.tag(i).group == kNoGroup))
+      return fail(QUIRE_INTERNAL, "page %u: free with a group, or without", i);
+    QUIRE_RETURN_IF_ERROR(plain_ ? verify_plain_page(i) : verify_parts(i));
     if (plain_) {
-      held += tags_[i].where == Where::kInUse ? 1 : 0;
-      cached += tags_[i].where == Where::kEvictable ? 1 : 0;
+      held += at_.tag(i).where == Where::kInUse ? 1 : 0;
+      cached += at_.tag(i).where == Where::kEvictable ? 1 : 0;
       continue;
     }
     held += pages_[i].used;
@@ -175,22 +170,22 @@ Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> sp
     return fail(QUIRE_INTERNAL, "pool: wrong totals of parts");
   QUIRE_RETURN_IF_ERROR(verify_lists(&listed));
   for (uint32_t g = 0; g < groups_.size(); ++g) QUIRE_RETURN_IF_ERROR(verify_group(g));
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (size_t i = 0; i < at_.num_parts(); ++i) {
     const auto found = this->refs(PartIndex(static_cast<uint32_t>(i)));
     if (found != refs[i]) return fail(QUIRE_INTERNAL, "part %zu: %u references, %u counted", i, found, refs[i]);
   }
   uint64_t spared = 0;
-  for (uint32_t i = 0; i < tags_.size(); ++i) {
+  for (uint32_t i = 0; i < at_.size(); ++i) {
     const uint32_t found = spares_.count(i), right = spares.empty() ? 0 : spares[i];
     if (found != right) return fail(QUIRE_INTERNAL, "page %u: spared %u times, %u counted", i, found, right);
     spared += found > 0 ? 1 : 0;
   }
   if (spared != spares_.num_pages()) return fail(QUIRE_INTERNAL, "pool: wrong number of spared pages");
-  std::vector<uint8_t> fenced(blocks_.size(), 0);
+  std::vector<uint8_t> fenced(at_.num_parts(), 0);
   for (uint32_t head : fenced_) {
     if (fenced[head]++ != 0 || fences_[head] == 0) return fail(QUIRE_INTERNAL, "fence list: part %u listed wrongly", head);
   }
-  for (size_t i = 0; i < blocks_.size(); ++i) {
+  for (size_t i = 0; i < at_.num_parts(); ++i) {
     if ((fences_[i] != 0) != (fenced[i] != 0)) return fail(QUIRE_INTERNAL, "part %zu: fenced but not listed", i);
   }
   return {};

@@ -59,6 +59,18 @@ class Residency {
     if (is_sampled(page)) [[unlikely]]
       count_evicted(&lives_[page >> shift_]);
   }
+  // It is evicted, and taken at once.
+  void replaced(uint32_t page) {
+    if (!is_sampled(page)) [[likely]]
+      return;
+    count_evicted(&lives_[page >> shift_]);
+    took(page);
+  }
+  // Asks for what the next call for the page reads.
+  void fetch(uint32_t page) const {
+    if (is_sampled(page)) [[unlikely]]
+      __builtin_prefetch(&lives_[page >> shift_], 1);
+  }
   // Pages that are cached now are not counted when they are evicted.
   void forget_all() { ++epoch_; }
 

@@ -4,6 +4,7 @@
 
 #include <quire/cache.h>
 
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,14 @@ class Identity {
   static Result<Identity> encode(const quire_identity* identity);
   std::string_view bytes() const { return {bytes_, size_}; }
 
+  // Most are a few bytes: what lies behind them is not copied.
+  Identity(const Identity& other) : size_(other.size_) { std::memcpy(bytes_, other.bytes_, size_); }
+  Identity& operator=(const Identity&) = delete;
+  ~Identity() = default;
+
  private:
+  Identity() = default;
+
   char bytes_[2 * kMaxIdentityBytes + 24];
   uint32_t size_ = 0;
 };

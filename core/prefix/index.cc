@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "core/base/checked.h"
@@ -12,22 +13,25 @@
 namespace quire {
 namespace {
 
-// A new life of a node, number by number: a whole node would be made elsewhere first.
-template <typename Node>
-void begin(Node* node, uint64_t hash, uint32_t depth, uint32_t root) {
-  node->hash = hash;
-  node->first_child = node->next_sibling = node->bucket_next = kNone;
-  node->prev_sibling = kNone;
-  node->depth = depth;
-  node->holds = 0;
-  node->root = root;
-  node->lost_child = 0;
-  node->blocks = 0;
-  node->lost = false;
-  node->live = true;
-  node->barren = true;
-  node->marks = 0;
-  node->hashed = false;
+// XXH3_64bits_withSeed() of 64 bytes.
+[[gnu::always_inline]] inline uint64_t hash_of_64_bytes(const void* bytes, uint64_t seed) {
+  constexpr uint64_t kPrime = 0x9e3779b185ebca87u, kMix = 0x165667919e3779f9u;
+  const auto number = [](const void* from, size_t i) {
+    uint64_t n;
+    std::memcpy(&n, static_cast<const char*>(from) + i * sizeof n, sizeof n);
+    return n;
+  };
+  const auto fold = [&](size_t at, size_t secret) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = Wide{number(bytes, at) ^ (number(XXH3_kSecret, secret) + seed)} *
+                         (number(bytes, at + 1) ^ (number(XXH3_kSecret, secret + 1) - seed));
+    uint64_t folded = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+    __asm__("" : "+r"(folded));  // now: g++ 12 would keep the four products until the end, in memory
+    return folded;
+  };
+  uint64_t hash = 64 * kPrime + ((fold(2, 4) + fold(4, 6)) + (fold(0, 0) + fold(6, 2)));
+  hash = (hash ^ hash >> 37) * kMix;
+  return hash ^ hash >> 32;
 }
 
 }  // namespace
@@ -47,6 +51,7 @@ Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   PrefixIndex index;
   index.num_groups_ = static_cast<uint32_t>(shape.groups.size());
   for (const IndexGroup& g : shape.groups) index.fine_ = index.fine_ || (!g.live.fixed && shape.hit_alignment_tokens % g.block_tokens != 0);
+  for (size_t g = 0; g < shape.groups.size(); ++g) index.needs_all_ |= uint64_t{shape.groups[g].live.everything() ? 1u : 0u} << g;
   index.nodes_.resize(*max_nodes);
   index.links_.assign(*max_nodes, kGone);
   index.heads_.assign(*heads, kNone);
@@ -69,7 +74,7 @@ uint32_t PrefixIndex::new_node() {
   if (n == kNone) return kNone;
   Node& node = nodes_[n];
   free_node_ = node.bucket_next;
-  begin(&node, 0, 0, kNone);
+  node.begin(0, 0, kNone, kNone);
   ++num_nodes_;
   return n;
 }
@@ -119,19 +124,19 @@ void PrefixIndex::close_root(uint32_t root) {
 void PrefixIndex::set_idle(uint32_t root, bool idle) {
   Root& r = roots_[root];
   if (idle) {
-    r.idle_prev = idle_tail_;
+    r.idle_prev = idle_.tail;
     r.idle_next = kNone;
-    (idle_tail_ != kNone ? roots_[idle_tail_].idle_next : idle_head_) = root;
-    idle_tail_ = root;
+    (idle_.tail != kNone ? roots_[idle_.tail].idle_next : idle_.head) = root;
+    idle_.tail = root;
   } else {
-    (r.idle_prev != kNone ? roots_[r.idle_prev].idle_next : idle_head_) = r.idle_next;
-    (r.idle_next != kNone ? roots_[r.idle_next].idle_prev : idle_tail_) = r.idle_prev;
+    (r.idle_prev != kNone ? roots_[r.idle_prev].idle_next : idle_.head) = r.idle_next;
+    (r.idle_next != kNone ? roots_[r.idle_next].idle_prev : idle_.tail) = r.idle_prev;
   }
 }
 
 std::span<const DroppedBlock> PrefixIndex::drop_oldest_root() {
   dropped_.clear();
-  const uint32_t root = idle_head_;
+  const uint32_t root = idle_.head;
   if (root == kNone) return {};
   drop_subtree(roots_[root].node, true);  // no sequence is left to hold a node of it
   forget_root(root);
@@ -153,7 +158,7 @@ void PrefixIndex::forget_root(uint32_t root) {
     --num_open_roots_;
   }
   nodes_[r.node].live = false;
-  mark_gone(r.node);
+  links_[r.node] = gone(links_[r.node]);
   nodes_[r.node].bucket_next = free_node_;
   free_node_ = r.node;
   --num_nodes_;
@@ -213,7 +218,8 @@ std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
 }
 
 uint64_t PrefixIndex::child_hash(uint64_t parent, std::span<const quire_symbol> unit) const {
-  if (unit.size() == kUsualUnit) return XXH3_64bits_withSeed(unit.data(), kUsualUnit * sizeof(quire_symbol), parent ^ shape_.seed);
+  static_assert(kUsualUnit * sizeof(quire_symbol) == 64);
+  if (unit.size() == kUsualUnit) return hash_of_64_bytes(unit.data(), parent ^ shape_.seed);
   return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent ^ shape_.seed);
 }
 
@@ -253,33 +259,36 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
   const uint64_t room = shape_.max_nodes - std::min(shape_.max_nodes, num_nodes_ - num_open_roots_);
   const auto count = static_cast<uint32_t>(std::min<uint64_t>(units.size(), room));
   const size_t unit = shape_.unit_tokens;
+  const uint64_t seed = shape_.seed;
   const Change change(this);
   Node* const nodes = nodes_.data();
   Shared<uint64_t>* const links = links_.data();
-  uint32_t depth = nodes[at].depth;
-  const uint32_t root = nodes[at].root;
+  quire_symbol* const all_symbols = symbols_.data();
+  const uint32_t depth = nodes[at].depth, root = nodes[at].root, first = free_node_;
   uint64_t hash = nodes[at].hash;
-  uint32_t n = free_node_;
-  uint32_t i = 0;
-  for (; i < count && n != kNone; ++i) {
+  uint32_t n = first, parent = at, i = 0;
+  while (i < count && n != kNone) {
     Node& node = nodes[n];
     const uint32_t free = node.bucket_next;
-    quire_symbol* symbols = symbols_.data() + n * unit;
+    quire_symbol* const symbols = all_symbols + n * unit;
     __builtin_prefetch(symbols + kSoon * unit, 1);  // what follows a unit lies behind it most of the time
-    hash = child_hash(hash, {units[i], unit});
-    if (unit == kUsualUnit) {
-      shared_assign(symbols, units[i], kUsualUnit);
+    const quire_symbol* const given = units[i];
+    if (unit == kUsualUnit) [[likely]] {
+      hash = hash_of_64_bytes(given, hash ^ seed);
+      shared_assign(symbols, given, kUsualUnit);
     } else {
-      shared_assign(symbols, units[i], unit);
+      hash = child_hash(hash, {given, unit});
+      shared_assign(symbols, given, unit);
     }
-    begin(&node, hash, ++depth, root);
-    links[n] = link_to(at, links[n]);
-    if (nodes[at].first_child != kNone) link_sibling(nodes[at].first_child, n);
-    nodes[at].first_child = n;
-    made[i] = NodeId(n);
-    at = n;
+    made[i++] = NodeId(n);
+    node.begin(hash, depth + i, root, i < count ? free : kNone);  // the next one is its child
+    links[n] = link_to(parent, links[n]);
+    parent = n;
     n = free;
   }
+  if (i == 0) return 0;
+  if (nodes[at].first_child != kNone) link_sibling(nodes[at].first_child, first);
+  nodes[at].first_child = first;
   free_node_ = n;
   num_nodes_ += i;
   return i;
@@ -331,7 +340,7 @@ void PrefixIndex::unlink_node(uint32_t n) {
   (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[parent_of(n)].first_child) = node.next_sibling;
   if (node.next_sibling != kNone) nodes_[node.next_sibling].prev_sibling = node.prev_sibling;
   node.live = false;
-  mark_gone(n);
+  links_[n] = gone(links_[n]);
   node.bucket_next = free_node_;
   free_node_ = n;
   --num_nodes_;

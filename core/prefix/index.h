@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/base/huge_pages.h"
@@ -134,8 +135,11 @@ class PrefixIndex {
     const Change change(this);
     heads_[slot(node.value, group)] = head.value;
     ++nodes_[node.value].blocks;
-    for (uint32_t n = node.value; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
+    is_fertile(node.value);
   }
+  // The same for blocks at nodes that extend() made just now, from above, which have none of the
+  // group yet.
+  class Attachments;
   // The same block, of more tokens now.
   void move(NodeId from, NodeId to, GroupId group);
   // Takes a block out, and all blocks that became unreachable; the span is valid until the next
@@ -148,44 +152,10 @@ class PrefixIndex {
     __builtin_prefetch(&links_[node.value], 1);
     __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
   }
-  // The same where the next ones to go are those before it, each asked for on its own: tails go
-  // first.
-  void fetch_run(NodeId node) const {
-    fetch(node);
-    __builtin_prefetch(&nodes_[node.value > 8 ? node.value - 8 : 0], 1);
-    // Asked for eight nodes ago. The table is written all over, and the stores behind one that
-    // misses wait for it.
-    const Node& soon = nodes_[node.value];
-    if (soon.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[soon.hash & (evicted_.size() - 1)], 1);
-  }
-
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others
   // hang below it.
-  bool evict_alone(NodeId node, GroupId group) {
-    Node& n = nodes_[node.value];
-    if (n.first_child != kNone || stale_nodes_ > 0) return evict_above(node, group);
-    const Change change(this);
-    heads_[slot(node.value, group)] = kNone;
-    n.lost = true;
-    if (--n.blocks > 0 || n.holds > 0) return true;
-    if (n.hashed || n.prev_sibling != kNone || n.next_sibling != kNone) {
-      remove_if_empty(node.value);
-      return true;
-    }
-    // Most go so, one behind the other up a prompt: the only child with its only block.
-    n.live = false;
-    const uint32_t parent = parent_of(node.value);
-    Node& above = nodes_[parent];
-    above.lost_child = mark_of(n.hash);
-    if (n.depth % kRememberedDepth == 0) evicted_[n.hash & (evicted_.size() - 1)] = n.hash;
-    above.first_child = kNone;
-    mark_gone(node.value);
-    n.bucket_next = free_node_;
-    free_node_ = node.value;
-    --num_nodes_;
-    if (above.blocks == 0 && above.holds == 0) remove_if_empty(parent);
-    return true;
-  }
+  bool evict_alone(NodeId node, GroupId group);
+  class Evictions;  // many of these, one behind the other
 
   uint64_t num_nodes() const { return num_nodes_ - stale_nodes_; }
   uint64_t num_slots() const { return nodes_.size(); }
@@ -207,21 +177,36 @@ class PrefixIndex {
   uint32_t holds(NodeId node) const { return nodes_[node.value].holds; }
 
  private:
+  // What is written together lies together, in pairs.
   struct Node {
     Shared<uint64_t> hash = 0;
-    Shared<uint32_t> first_child = kNone, next_sibling = kNone;
-    uint32_t prev_sibling = kNone;
-    Shared<uint32_t> bucket_next = kNone;
-    Shared<uint32_t> depth = 0;  // units from the root
-    uint32_t holds = 0;
-    uint32_t root = kNone;
+    Shared<uint32_t> first_child = kNone;
     Shared<uint32_t> lost_child = 0;  // mark of the child that was evicted last; 0 = none
-    uint16_t blocks = 0;              // attached, all groups
-    bool lost = false;                // a block of it was evicted
+    Shared<uint32_t> next_sibling = kNone, prev_sibling = kNone;
+    Shared<uint32_t> bucket_next = kNone, holds = 0;
+    Shared<uint32_t> depth = 0, root = kNone;  // depth: units from the root
+    uint16_t blocks = 0;                       // attached, all groups
+    bool lost = false;                         // a block of it was evicted
     bool live = false;
     uint8_t marks = 0;            // of whoever uses the index
     Shared<bool> barren = true;   // neither it nor anything below has a block; what is left of it are paths of sequences
     Shared<bool> hashed = false;  // it is in the hash table
+
+    // A new life, of an only child that has no blocks yet. No node as a whole: that would be made
+    // elsewhere first.
+    void begin(uint64_t of_path, uint32_t units, uint32_t of_root, uint32_t child) {
+      hash = of_path;
+      shared_assign(&first_child, child, 0);
+      shared_assign(&next_sibling, kNone, kNone);
+      shared_assign(&bucket_next, kNone, 0);
+      shared_assign(&depth, units, of_root);
+      blocks = 0;
+      lost = false;
+      live = true;
+      marks = 0;
+      barren = true;
+      hashed = false;
+    }
   };
   struct Root {
     std::string identity;
@@ -261,14 +246,18 @@ class PrefixIndex {
     const uint32_t parent = parent_of(node);
     return parent < kGone ? parent : node;
   }
-  void mark_gone(uint32_t node) { links_[node] = (links_[node] & ~uint64_t{kNone}) | kGone; }
+  // It has a block, or what is below it.
+  void is_fertile(uint32_t node) {
+    for (uint32_t n = node; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
+  }
+  static uint64_t gone(uint64_t link) { return (link & ~uint64_t{kNone}) | kGone; }
   // Whether it lies right behind its parent. Neither such a node nor one that has always been its
   // parent's only child is in the hash table.
   bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
   // Evicted nodes are remembered by their parent, and every 8th for longer than that: so that a
   // miss says what happened.
   static constexpr uint32_t kRememberedDepth = 8;
-  static constexpr size_t kSoon = 8;        // units ahead of which memory is asked for
+  static constexpr size_t kSoon = 24;       // units ahead of which memory is asked for
   static constexpr size_t kUsualUnit = 16;  // what is known to the compiler takes it a third of the work
   static uint32_t mark_of(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
   void remember(uint32_t node);
@@ -279,8 +268,12 @@ class PrefixIndex {
   // Its link tells that the symbols were those of one life.
   bool is_child(uint32_t node, uint32_t at, std::span<const quire_symbol> unit) const {
     const uint64_t link = links_[node];
-    return parent_in(link) == at && shared_equals(symbols_.data() + size_t{node} * shape_.unit_tokens, unit.data(), unit.size()) &&
-           links_[node] == link;
+    return parent_in(link) == at && has_symbols(node, unit) && links_[node] == link;
+  }
+  bool has_symbols(uint32_t node, std::span<const quire_symbol> unit) const {
+    const quire_symbol* const mine = symbols_.data() + size_t{node} * unit.size();
+    if (unit.size() == kUsualUnit) return shared_equals(mine, unit.data(), kUsualUnit);
+    return shared_equals(mine, unit.data(), unit.size());
   }
   uint32_t find_child(uint32_t at, uint64_t hash, std::span<const quire_symbol> unit, uint32_t most = kNone) const;
   // The same when the child lies right behind its parent, as units of one prompt mostly do: no
@@ -321,7 +314,8 @@ class PrefixIndex {
   // In cache lines of its own: readers look at it while others write what lies beside it.
   alignas(64) IndexShape shape_;
   uint32_t num_groups_ = 0;
-  bool fine_ = false;  // hits may end inside blocks
+  bool fine_ = false;       // hits may end inside blocks
+  uint64_t needs_all_ = 0;  // bits of the groups that need everything
   HugeVector<Node> nodes_;
   HugeVector<Shared<uint64_t>> links_;    // [node]; parent kNone for roots, kGone for nodes that are not live
   HugeVector<Shared<uint32_t>> heads_;    // [node][group]
@@ -339,10 +333,151 @@ class PrefixIndex {
   Shared<uint64_t> changes_done_ = 0;
   std::vector<DroppedBlock> dropped_;
   uint32_t free_node_ = kNone;
-  uint32_t idle_head_ = kNone, idle_tail_ = kNone;
+  struct {
+    uint32_t head = kNone, tail = kNone;
+  } idle_;  // roots without references, oldest first
   uint64_t num_nodes_ = 0;
   uint64_t stale_nodes_ = 0;
   uint64_t next_serial_ = 1;
 };
+
+class PrefixIndex::Attachments {
+ public:
+  explicit Attachments(PrefixIndex* index)
+      : change_(index),
+        index_(index),
+        nodes_(index->nodes_.data()),
+        links_(index->links_.data()),
+        heads_(index->heads_.data()),
+        pitch_(index->num_groups_) {}
+  Attachments(const Attachments&) = delete;
+  Attachments& operator=(const Attachments&) = delete;
+
+  void attach(NodeId node, GroupId group, PartIndex head) {
+    heads_[size_t{node.value} * pitch_ + group.value] = head.value;
+    ++here_;
+  }
+  // After the last one at a node.
+  void done(NodeId node) {
+    if (here_ == 0) return;
+    Node& n = nodes_[node.value];
+    n.blocks += std::exchange(here_, 0);
+    n.barren = false;
+    const uint32_t parent = parent_in(links_[node.value]);
+    if (parent != last_) index_->is_fertile(parent);
+    last_ = node.value;
+  }
+
+ private:
+  const Change change_;
+  PrefixIndex* const index_;
+  Node* const nodes_;
+  const Shared<uint64_t>* const links_;
+  Shared<uint32_t>* const heads_;
+  const size_t pitch_;
+  uint32_t last_ = kNone;
+  uint16_t here_ = 0;
+};
+
+// Keeps for itself, and at hand, what each of them reads or changes of the index. Nobody else changes
+// the index meanwhile.
+class PrefixIndex::Evictions {
+ public:
+  explicit Evictions(PrefixIndex* index)
+      : change_(index),
+        index_(index),
+        nodes_(index->nodes_.data()),
+        links_(index->links_.data()),
+        heads_(index->heads_.data()),
+        evicted_(index->evicted_.data()),
+        evicted_mask_(index->evicted_.size() - 1),
+        stale_(index->stale_nodes_ > 0),
+        needs_all_(stale_ || index->fine_ ? ~uint64_t{0} : index->needs_all_),
+        num_groups_(index->num_groups_),
+        free_node_(index->free_node_) {}
+  ~Evictions() { show(); }
+  Evictions(const Evictions&) = delete;
+  Evictions& operator=(const Evictions&) = delete;
+
+  bool evict_alone(NodeId node, GroupId group) {
+    Node& n = nodes_[node.value];
+    if (n.first_child != kNone) {
+      if ((needs_all_ >> group.value & 1) != 0) return evict_above(node, group);
+      heads_[size_t{node.value} * num_groups_ + group.value] = kNone;
+      n.lost = true;
+      --n.blocks;
+      return true;
+    }
+    if (stale_) return evict_above(node, group);
+    heads_[size_t{node.value} * num_groups_ + group.value] = kNone;
+    n.lost = true;
+    if (--n.blocks > 0 || n.holds > 0) return true;
+    if (n.hashed || (n.prev_sibling & n.next_sibling) != kNone) {
+      remove_if_empty(node.value);
+      return true;
+    }
+    // Most go so, one behind the other up a prompt: the only child with its only block.
+    n.live = false;
+    const uint64_t link = links_[node.value];
+    const uint64_t hash = n.hash;
+    const uint32_t parent = parent_in(link);
+    Node& above = nodes_[parent];
+    above.lost_child = mark_of(hash);
+    if (n.depth % kRememberedDepth == 0) evicted_[hash & evicted_mask_] = hash;
+    above.first_child = kNone;
+    links_[node.value] = gone(link);
+    n.bucket_next = free_node_;
+    free_node_ = node.value;
+    ++num_gone_;
+    if (above.blocks == 0 && above.holds == 0) remove_if_empty(parent);
+    return true;
+  }
+  // As PrefixIndex::fetch(), of `soon`; and of `next`, which was that some calls ago, what can be
+  // asked for only now. Either may be none. The table of evicted nodes is written all over, and the
+  // stores behind one that misses wait for it.
+  void fetch(NodeId soon, NodeId next) const {
+    if (soon.value != kNone) {
+      __builtin_prefetch(&nodes_[soon.value], 1);
+      __builtin_prefetch(&links_[soon.value], 1);
+      __builtin_prefetch(&heads_[size_t{soon.value} * num_groups_], 1);
+    }
+    if (next.value == kNone) return;
+    const Node& n = nodes_[next.value];
+    if (n.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[n.hash & evicted_mask_], 1);
+  }
+
+ private:
+  void show() {
+    index_->free_node_ = free_node_;
+    index_->num_nodes_ -= num_gone_;
+    num_gone_ = 0;
+  }
+  bool evict_above(NodeId node, GroupId group) {
+    show();
+    const bool done = index_->evict_above(node, group);
+    free_node_ = index_->free_node_;
+    return done;
+  }
+  void remove_if_empty(uint32_t node) {
+    show();
+    index_->remove_if_empty(node);
+    free_node_ = index_->free_node_;
+  }
+
+  const Change change_;
+  PrefixIndex* const index_;
+  Node* const nodes_;
+  Shared<uint64_t>* const links_;
+  Shared<uint32_t>* const heads_;
+  Shared<uint64_t>* const evicted_;
+  const uint64_t evicted_mask_;
+  const bool stale_;          // some nodes are, perhaps
+  const uint64_t needs_all_;  // bits: a block of the group takes with it what hangs below its node
+  const uint32_t num_groups_;
+  uint32_t free_node_;
+  uint64_t num_gone_ = 0;
+};
+
+inline bool PrefixIndex::evict_alone(NodeId node, GroupId group) { return Evictions(this).evict_alone(node, group); }
 
 }  // namespace quire

@@ -18,7 +18,32 @@ struct PrefixIndex::Walk {
   bool evicted = false;   // the next unit was in the index once
   quire_miss lacking = QUIRE_MISS_NONE;      // why the deepest position of the full groups failed
   std::array<uint32_t, kMaxGroups> sinks{};  // blocks in a row from the start, as far as anybody asks
+
+  // Goes on from the unit that ends at p, along nodes that lie one behind the other and have a block of the group: where the first unit
+  // ends that is not so. What the general step does, for most units of most prompts.
+  uint64_t go_along(const PrefixIndex& index, uint32_t group, std::span<const quire_symbol> symbols, uint64_t p);
 };
+
+uint64_t PrefixIndex::Walk::go_along(const PrefixIndex& index, uint32_t group, std::span<const quire_symbol> symbols, uint64_t p) {
+  const Shared<uint64_t>* const links = index.links_.data();
+  const Shared<uint32_t>* const heads = index.heads_.data() + group;
+  const quire_symbol* const all = index.symbols_.data();
+  const size_t nodes = index.links_.size(), pitch = index.num_groups_;
+  uint32_t at = node;
+  uint64_t at_link = link;
+  for (; p < symbols.size() && at + 1 < nodes; p += kUsualUnit) {
+    const uint32_t next = at + 1;
+    const uint64_t next_link = links[next];
+    if (parent_in(next_link) != at || !shared_equals(all + size_t{next} * kUsualUnit, &symbols[p - kUsualUnit], kUsualUnit)) break;
+    if (links[next] != next_link || links[at] != at_link || heads[next * pitch] == kNone) break;
+    at_link = next_link;
+    at = next;
+    tokens = p;
+  }
+  node = at;
+  link = at_link;
+  return p;
+}
 
 // The blocks of a group that are known to be in a row: those that end in (from, top].
 struct PrefixIndex::Range {
@@ -58,8 +83,13 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const
   }
   Walk w;
   w.node = top;
+  w.link = link;
   uint64_t stop = ~uint64_t{0};
   for (uint64_t p = unit; p < symbols.size(); p += unit) {
+    if (unit == kUsualUnit && num_asked == 1 && p > longest_sink && stop == ~uint64_t{0}) {
+      p = w.go_along(*this, asked[0], symbols, p);
+      if (p >= symbols.size()) break;
+    }
     auto symbols_of_unit = symbols.subspan(p - unit, unit);
     uint32_t next = find_next(w.node, symbols_of_unit);
     if (next == kNone) next = find_only(w.node, symbols_of_unit);
@@ -71,8 +101,8 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const
       }
     }
     const uint64_t next_link = links_[next];
-    if (links_[w.node] != link || parent_in(next_link) != w.node) break;
-    link = next_link;
+    if (links_[w.node] != w.link || parent_in(next_link) != w.node) break;
+    w.link = next_link;
     w.node = next;
     w.tokens = p;
     for (uint32_t i = 0; i < num_asked; ++i) {
@@ -87,7 +117,6 @@ PrefixIndex::Walk PrefixIndex::walk(uint32_t top, uint64_t link, std::span<const
     }
     if (p >= stop) break;
   }
-  w.link = link;
   w.hole = stop != ~uint64_t{0};
   w.end = w.tokens;
   for (uint32_t i = 0; i < num_asked; ++i) {

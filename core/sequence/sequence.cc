@@ -1,6 +1,7 @@
 #include "core/sequence/sequence.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/checked.h"
 
@@ -12,9 +13,9 @@ constexpr uint64_t kLine = 64 / sizeof(int32_t);
 void copy_unit(std::span<const quire_symbol> symbols, quire_symbol* to) {
   constexpr size_t kUsual = 16;  // known to the compiler: a few moves
   if (symbols.size() == kUsual) {
-    std::copy_n(symbols.data(), kUsual, to);
+    std::memcpy(to, symbols.data(), kUsual * sizeof(quire_symbol));
   } else {
-    std::copy_n(symbols.data(), symbols.size(), to);
+    std::memcpy(to, symbols.data(), symbols.size_bytes());
   }
 }
 

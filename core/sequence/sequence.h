@@ -123,21 +123,26 @@ class Sequences {
   // The first units, at most as many as there is room for; all must be complete. How many.
   uint32_t first_units(uint32_t index, std::span<const quire_symbol*> units) const {
     uint32_t n = 0;
-    for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = chunk_next_[c]) units[n++] = chunk(c);
+    const quire_symbol* const symbols = symbols_.data();
+    const uint32_t* const next = chunk_next_.data();
+    const size_t unit = unit_;
+    for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
     return n;
   }
-  // Forgets the first `count` units, which are complete, and moves `published` on.
+  // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their
+  // chunks are free in the same order, so what is kept next lies as it did.
   void drop_units(uint32_t index, uint32_t count) {
     Sequence& s = sequences_[index];
-    for (; count > 0; --count) {
-      const uint32_t c = s.first_chunk;
-      s.first_chunk = chunk_next_[c];
-      if (s.first_chunk == kNone) s.last_chunk = kNone;
-      chunk_next_[c] = free_chunk_;
-      free_chunk_ = c;
-      ++num_free_chunks_;
-      s.published += unit_;
-    }
+    uint32_t last = s.first_chunk;
+    const uint32_t* const next = chunk_next_.data();
+    for (uint32_t i = 1; i < count; ++i) last = next[last];
+    const uint32_t rest = chunk_next_[last];
+    chunk_next_[last] = free_chunk_;
+    free_chunk_ = s.first_chunk;
+    num_free_chunks_ += count;
+    s.first_chunk = rest;
+    if (rest == kNone) s.last_chunk = kNone;
+    s.published += uint64_t{count} * unit_;
   }
   void drop_symbols(uint32_t index);
   // Copies the symbols [published, known) of another sequence.
@@ -158,7 +163,6 @@ class Sequences {
   quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * unit_; }
   const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * unit_; }
   void free_chunks(uint32_t first);
-
   uint32_t unit_ = 1;
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;

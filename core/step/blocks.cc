@@ -58,12 +58,15 @@ Taking Blocks::start_taking(uint32_t sequence, uint32_t group, AllocFrom room) {
 uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
   const bool stale = pool_.has_stale_page();
   if (stale) pool_.swap_stale();
-  PrefixIndex& index = index_;
-  const GroupFacts* groups = facts_.groups.data();
-  const uint32_t n = pool_.recycle(
-      GroupId(t.group), t.root, ids,
-      [&index, groups](NodeId node, GroupId had) { return !groups[had.value].state && index.evict_alone(node, had); },
-      [&](PageId page) { note_zero(page, step); }, [&index](uint32_t node) { index.fetch_run(NodeId(node)); });
+  uint32_t n = 0;
+  {
+    PrefixIndex::Evictions evictions(&index_);
+    const GroupFacts* const groups = facts_.groups.data();
+    n = pool_.recycle(
+        GroupId(t.group), t.root, ids,
+        [&](NodeId node, GroupId had) { return !groups[had.value].state && evictions.evict_alone(node, had); },
+        [&](PageId page) { note_zero(page, step); }, [&](NodeId soon, NodeId next) { evictions.fetch(soon, next); });
+  }
   if (stale) pool_.swap_stale();
   if (!stale) eviction_.count_recycled(n);
   return n;
@@ -90,11 +93,11 @@ uint32_t Blocks::take_plain(const Taking& t, std::span<int32_t> ids, Step* step)
 // The page that the sequence fills comes first.
 Taken Blocks::take_from_a_page(const Taking& t, std::span<int32_t> ids) {
   const GroupId g(t.group);
-  Taken taken = pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root, ids);
-  if (taken.count > 0) return taken;
+  if (pool_.claimed_holes(t.holding->fill_page, g, t.owner) > 0) return pool_.take_claimed(t.holding->fill_page, g, t.owner, t.root, ids);
+  Taken taken;
   if (t.room != AllocFrom::kPages) taken = pool_.take_holes(g, t.root, ids);
   if (taken.count == 0 && t.room == AllocFrom::kCached && eviction_.evict_between(t.group)) taken = pool_.take_holes(g, t.root, ids);
-  if (taken.count == 0 && eviction_.make_free_page()) {
+  if (taken.count == 0 && (pool_.has_empty_page() || eviction_.make_free_page())) {
     taken = pool_.take_page(g, t.owner, t.root, ids);
     t.holding->fill_page = pool_.page_of(pool_.index_of(g, PartId(ids[0])));
   }

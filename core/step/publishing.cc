@@ -137,17 +137,52 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   const size_t stride = group.block_tokens / unit;
   const NodeId* node = made.data() + (front.next - s.published) / unit - 1;
   const int32_t* ids = sequences_.table(q, g, 0).data();
-  PrefixIndex& index = index_;
-  Pool& pool = pool_;
-  for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
-    if (ids[block] == 0 || (group.sparse && !worth_finding(group, block, s))) continue;
-    const PartIndex head = pool.index_of(GroupId(g), PartId(ids[block]));
-    if (pool.node(head).value != kNone) continue;
-    index.attach(*node, GroupId(g), head);
-    pool.publish(head, *node);
+  {
+    PrefixIndex::Attachments attachments(&index_);
+    Pool& pool = pool_;
+    const bool sparse = group.sparse;
+    for (uint32_t block = h.published_blocks; block < last; ++block, node += stride) {
+      const int32_t id = ids[block];
+      if (id == 0 || (sparse && !worth_finding(group, block, s))) continue;
+      const PartIndex head = pool.index_of(GroupId(g), PartId(id));
+      if (pool.node(head).value != kNone) continue;
+      attachments.attach(*node, GroupId(g), head);
+      attachments.done(*node);
+      pool.publish(head, *node);
+    }
   }
   h.published_blocks = last;
   find_front(h, g);
+}
+
+// Groups of which a block ends at each of the nodes, and is worth finding, go together; the others one by one.
+void Publishing::publish_made(uint32_t q, std::span<const NodeId> made) {
+  const Sequence& s = sequences_.at(q);
+  const uint64_t unit = facts_.config->match_unit_tokens;
+  std::array<uint32_t, kMaxGroups> groups;
+  std::array<const int32_t*, kMaxGroups> tables;
+  uint32_t n = 0;
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
+    const Front& front = fronts_[g];
+    const bool together = pool_.plain() && group.block_tokens == unit && !group.sparse && front.next == s.published + unit &&
+                          front.end >= s.published + made.size() * unit;
+    if (!together) {
+      publish_run(q, g, made);
+      continue;
+    }
+    Holding& h = sequences_.holding(q, g);
+    groups[n] = g;
+    tables[n++] = sequences_.table(q, g, 0).data() + h.published_blocks;
+    h.published_blocks += static_cast<uint32_t>(made.size());
+    find_front(h, g);
+  }
+  if (n == 0) return;
+  PrefixIndex::Attachments attachments(&index_);
+  pool_.publish_together(
+      std::span(tables).first(n), made,
+      [&](uint32_t t, NodeId node, PartIndex head) { attachments.attach(node, GroupId(groups[t]), head); },
+      [&](NodeId node) { attachments.done(node); });
 }
 
 bool Publishing::publish_complete(uint32_t q) {
@@ -176,7 +211,7 @@ bool Publishing::publish_complete(uint32_t q) {
     if (path.count == 0) break;
     at = nodes[path.count - 1];
     if (path.is_new && path.count > 1) {
-      for (uint32_t g = 0; g < facts_.num_groups; ++g) publish_run(q, g, std::span(nodes).first(path.count));
+      publish_made(q, std::span(nodes).first(path.count));
       sequences_.drop_units(q, path.count);
       continue;
     }

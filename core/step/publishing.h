@@ -49,6 +49,7 @@ class Publishing {
   void publish_behind(uint32_t sequence);
   void publish_at(uint32_t sequence, NodeId node, uint64_t end);
   void publish_next(uint32_t sequence, uint32_t group, NodeId node);
+  void publish_made(uint32_t sequence, std::span<const NodeId> made);
   void publish_run(uint32_t sequence, uint32_t group, std::span<const NodeId> made);
   void find_front(const Holding& holding, uint32_t group) {
     Front& front = fronts_[group];

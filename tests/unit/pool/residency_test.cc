@@ -158,7 +158,7 @@ TEST(Residency, PagesThatAreRecycledAreEvictedAndTaken) {
   pool.residency.set_time(12 * kMs);
   const auto evict = [](NodeId, GroupId) { return true; };
   ASSERT_EQ(pool.recycle(
-                GroupId(0), 1, ids, evict, [](PageId) {}, [](uint32_t) {}),
+                GroupId(0), 1, ids, evict, [](PageId) {}, [](NodeId, NodeId) {}),
             3U);
   const Residency::Counts& got = pool.residency.counts();
   EXPECT_EQ(got.lifetime.counts[4], 3U);  // 12 ms: less than 16

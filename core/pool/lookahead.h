@@ -1,0 +1,33 @@
+// Which pages are evicted soon, as far as hints tell, so that the memory of what they publish can
+// be asked for in time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <utility>
+
+namespace quire {
+
+class Lookahead {
+ public:
+  // Places of the order of eviction between a page and the one that it names; what the page asked
+  // for publishes is asked for so many calls of ask() later, and what can be asked for only then.
+  static constexpr uint32_t kPlaces = 32, kNodes = 12, kMore = 22;
+
+  // The page comes to the end of the order. The page that came kPlaces before.
+  uint32_t came_before(uint32_t page) { return std::exchange(came_[num_came_++ % kPlaces], page); }
+  // The page is evicted kPlaces calls from now, and this is what the pool keeps of it.
+  void ask(uint32_t page, const void* record) {
+    asked_[++num_asked_ % kPlaces] = page;
+    __builtin_prefetch(record, 1);
+  }
+  // So many calls ago, less than kPlaces.
+  uint32_t asked_before(uint32_t calls) const { return asked_[(num_asked_ - calls) % kPlaces]; }
+
+ private:
+  std::array<uint32_t, kPlaces> came_{};   // a ring
+  std::array<uint32_t, kPlaces> asked_{};  // a ring
+  uint32_t num_came_ = 0, num_asked_ = 0;
+};
+
+}  // namespace quire
