@@ -70,14 +70,14 @@ TEST(Families, SayWhatTheirGroupsSay) {
     auto model = Model::create(layers, 4096);
     if (!model.ok()) continue;
     std::vector<std::set<PartName>> names;
-    const uint32_t ranks = one_of(random, 1U, 2U, 4U), stages = one_of(random, 1U, 1U, 2U), context = one_of(random, 1U, 1U, 2U);
+    const uint32_t ranks = one_of(random, 1U, 2U, 4U), stages = one_of(random, 1U, 1U, 2U), context_ranks = one_of(random, 1U, 1U, 2U);
     for (const char* policy : {"auto", "vllm", "pack:1", "pack:2", "pack:3"}) {
       Options options(policy, uint64_t{1} << 33);
       options.raw.max_model_len = 4096;
       options.raw.max_tokens_in_flight = 512;
       options.raw.tensor_parallel = ranks;
       options.raw.pipeline_parallel = stages;
-      options.raw.context_parallel = context;
+      options.raw.context_parallel = context_ranks;
       options.raw.block_tokens = one_of(random, 16U, 32U);
       if (random() % 2 == 0) options.layout = one_of(random, "BPJKHTD", "BJPKTHD", "LBJKTHD", "BLPJKTHD", "BKPJTHD", "BJKPTHD", "BHPJKTD");
       auto made = plan(*model, options.get());
