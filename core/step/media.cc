@@ -16,16 +16,15 @@ void name_by_digest(const Media::Item& item, SymbolNames* names) {
   names->name_media(item.first, item.length, std::move(name), 0);
 }
 
-// Four stretches at once: one would be as long as four chains of operations.
-bool all_token_ids(std::span<const quire_symbol> symbols) {
-  constexpr size_t kAtOnce = 16;
-  std::array<quire_symbol, kAtOnce> any{};
-  size_t i = 0;
-  for (; i + kAtOnce <= symbols.size(); i += kAtOnce) {
-    for (size_t k = 0; k < kAtOnce; ++k) any[k] |= symbols[i + k];
+// All bits of the symbols; one by one each would wait for the one before.
+quire_symbol bits_of(std::span<const quire_symbol> symbols) {
+  constexpr size_t kStretch = 16;
+  std::array<quire_symbol, kStretch> each{};
+  for (; symbols.size() >= kStretch; symbols = symbols.subspan(kStretch)) {
+    for (size_t k = 0; k < kStretch; ++k) each[k] |= symbols[k];
   }
-  for (; i < symbols.size(); ++i) any[0] |= symbols[i];
-  return std::accumulate(any.begin(), any.end(), quire_symbol{0}, std::bit_or<>()) >> 31 == 0;
+  const quire_symbol rest = std::accumulate(symbols.begin(), symbols.end(), quire_symbol{0}, std::bit_or<>());
+  return std::accumulate(each.begin(), each.end(), rest, std::bit_or<>());
 }
 
 }  // namespace
@@ -69,8 +68,8 @@ void Media::name_all(SymbolNames* names) const {
   for (const Item& item : items_) name_by_digest(item, names);
 }
 
-Status Media::check_symbols(std::span<const quire_symbol> symbols, size_t entry) const {
-  if (all_token_ids(symbols)) return {};
+Status Media::check_all(std::span<const quire_symbol> symbols, size_t entry) const {
+  if (is_token_id(bits_of(symbols))) return {};
   const quire_symbol largest = *std::max_element(symbols.begin(), symbols.end());
   if (largest < next_symbol_) return {};
   return invalid("entries[%zu]: symbol %u is neither a token id below 2^31 nor a media symbol given out so far", entry, largest);
