@@ -30,17 +30,31 @@ void Holds::reserve(uint32_t holds, uint64_t tokens) {
   const uint64_t heads = num_blocks(0, tokens, 0);
   const uint64_t wanted = num_ - num_of_units_ + std::max(holds, num_of_units_);
   const size_t slots = std::max<size_t>(holds_.size(), std::min<uint64_t>(wanted, kMostHolds));
-  std::vector<Hold> made(slots - holds_.size());
-  for (Hold& hold : made) hold.heads.reserve(heads);
-  for (Hold& hold : holds_) hold.heads.reserve(heads);
-  free_.reserve(slots);
-  holds_.reserve(slots);
-  for (Hold& hold : made) {
-    free_.push_back(static_cast<uint32_t>(holds_.size()));
-    holds_.push_back(std::move(hold));
-  }
+  const auto is_long = [heads](const Hold& hold) { return hold.heads.capacity() >= heads; };
+  if (slots > holds_.size() || !std::all_of(holds_.begin(), holds_.end(), is_long)) grow(slots, heads);
   reserved_ = holds;
   unit_heads_ = heads;
+}
+
+void Holds::grow(size_t slots, uint64_t heads) {
+  std::vector<Hold> made(slots);  // in their places; of those that there are, longer lists
+  for (size_t i = 0; i < slots; ++i) {
+    if (i >= holds_.size() || holds_[i].heads.capacity() < heads) made[i].heads.reserve(heads);
+  }
+  std::vector<uint32_t> free;
+  free.reserve(slots);
+  // From here on nothing fails.
+  free.assign(free_.begin(), free_.end());
+  for (size_t i = holds_.size(); i < slots; ++i) free.push_back(static_cast<uint32_t>(i));
+  for (size_t i = 0; i < holds_.size(); ++i) {
+    std::vector<PartIndex> longer = std::move(made[i].heads);
+    made[i] = std::move(holds_[i]);
+    if (longer.capacity() == 0) continue;
+    longer.assign(made[i].heads.begin(), made[i].heads.end());
+    made[i].heads.swap(longer);
+  }
+  holds_.swap(made);
+  free_.swap(free);
 }
 
 // Where it takes memory it does so before anything has changed.

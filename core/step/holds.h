@@ -64,6 +64,8 @@ class Holds {
   uint64_t num_blocks(uint64_t first, uint64_t end, uint64_t encoder) const;  // in all groups
   std::span<const PartIndex> heads_of(const Hold& hold, uint32_t group) const;
   Hold* open(uint64_t heads, bool of_unit);
+  // So many holds, each with room for so many heads. Where memory is short nothing has changed.
+  void grow(size_t slots, uint64_t heads);
   const Hold* find(quire_hold_id id) const;
   void let_go(Hold* hold);
   void drop(PartIndex head, EvictionClass eviction_class);

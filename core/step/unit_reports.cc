@@ -37,8 +37,10 @@ Status UnitReports::watch(const quire_unit_options& options) {
   const uint32_t most = options.max_waiting != 0 ? options.max_waiting : 1024;
   std::vector<Waiting> waiting(most);
   std::vector<Text> texts(sequences_.capacity());
-  path_.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
-  ends_.reserve(most);
+  std::vector<NodeId> path;
+  path.reserve(facts_.config->max_model_len / facts_.config->match_unit_tokens + 1);
+  decltype(ends_) ends;
+  ends.reserve(most);
   if (evicting) near_eviction_.reserve(options.unit_tokens);
   holds_.reserve(2 * most, options.unit_tokens);
   // From here on nothing fails.
@@ -46,6 +48,8 @@ Status UnitReports::watch(const quire_unit_options& options) {
   evicting ? near_eviction_.begin(options.unit_tokens) : near_eviction_.end();
   waiting_.swap(waiting);
   texts_.swap(texts);
+  path_.swap(path);
+  ends_.swap(ends);
   for (Text& text : texts_) text.number = ++num_texts_;
   first_ = end_ = 0;
   look_ahead_ = look_ahead;
