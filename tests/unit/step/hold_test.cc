@@ -33,6 +33,33 @@ TEST(Hold, KeepsBlocksThatNobodyElseHas) {
   EXPECT_EQ(f.cache->hold_end(0).code(), QUIRE_NOT_FOUND);
 }
 
+// Units are watched, and holds get room for more and longer ones: those that there are stay as they are.
+TEST(Hold, StaysWhileOthersGetRoom) {
+  Fixture f({kFull}, 40);
+  const SequenceId a = f.open();
+  f.prefill(a, count_from(1, 17));
+  auto hold = f.cache->hold_begin(a, 4, 13), gone = f.cache->hold_begin(a, 0, 4);
+  ASSERT_TRUE(hold.ok() && gone.ok());
+  ASSERT_TRUE(f.cache->hold_end(*gone).ok());
+  const std::vector<int32_t> ids = ids_of(f, *hold, 0);
+  for (const uint64_t unit : {4, 16, 128}) {
+    quire_unit_options options{};
+    options.struct_size = sizeof options;
+    options.reasons = QUIRE_UNIT_COMMITTED;
+    options.unit_tokens = unit;
+    ASSERT_TRUE(f.cache->watch_units(&options).ok());
+    EXPECT_EQ(ids_of(f, *hold, 0), ids);
+    EXPECT_EQ(f.cache->hold_end(*gone).code(), QUIRE_NOT_FOUND);
+    auto another = f.cache->hold_begin(a, 0, 16);
+    ASSERT_TRUE(another.ok());
+    EXPECT_NE(*another, *hold);
+    EXPECT_EQ(f.stats().holds, 2U);
+    ASSERT_TRUE(f.cache->hold_end(*another).ok());
+  }
+  ASSERT_TRUE(f.cache->hold_end(*hold).ok());
+  ASSERT_TRUE(f.cache->verify().ok());
+}
+
 // Whoever fills a held block copies it first, and the hold keeps the old one.
 TEST(Hold, OfAnUnfinishedBlockIsNotWrittenTo) {
   Fixture f({kFull}, 9);
