@@ -314,8 +314,7 @@ class PrefixIndex {
   // In cache lines of its own: readers look at it while others write what lies beside it.
   alignas(64) IndexShape shape_;
   uint32_t num_groups_ = 0;
-  bool fine_ = false;       // hits may end inside blocks
-  uint64_t needs_all_ = 0;  // bits of the groups that need everything
+  bool fine_ = false;  // hits may end inside blocks
   HugeVector<Node> nodes_;
   HugeVector<Shared<uint64_t>> links_;    // [node]; parent kNone for roots, kGone for nodes that are not live
   HugeVector<Shared<uint32_t>> heads_;    // [node][group]
@@ -339,6 +338,7 @@ class PrefixIndex {
   uint64_t num_nodes_ = 0;
   uint64_t stale_nodes_ = 0;
   uint64_t next_serial_ = 1;
+  uint64_t needs_all_ = 0;  // bits of the groups that need everything; for evictions
 };
 
 class PrefixIndex::Attachments {
