@@ -2,12 +2,13 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <mutex>
 #include <string>
+#include <utility>
 
 namespace quire::c_api {
 namespace {
@@ -29,14 +30,13 @@ void misuse(const char* what) {
 }
 
 void keep_shell(void* shell) {
-  constexpr size_t kKept = 4096;
+  // Never destroyed, since handles may be released at exit; and a handle is released without memory, too.
   static std::mutex lock;
-  static auto* shells = new std::deque<void*>;  // never destroyed: handles may be released at exit
+  static std::array<void*, 4096> shells{};
+  static size_t next = 0;
   const std::lock_guard<std::mutex> hold(lock);
-  shells->push_back(shell);
-  if (shells->size() <= kKept) return;
-  ::operator delete(shells->front());
-  shells->pop_front();
+  ::operator delete(std::exchange(shells[next], shell));
+  next = (next + 1) % shells.size();
 }
 
 void write_error(quire_error* error, quire_code code, const char* message) noexcept {
