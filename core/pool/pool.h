@@ -130,11 +130,11 @@ class Pool {
   void link(GroupId group, std::span<const int32_t> ids);
   // Every block of every group is one part and one page: nothing is claimed, nothing has holes.
   bool plain() const { return plain_; }
-  // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as many as ids has room for and evict(node,
-  // group) says that the index forgot; zero(page) is called for those with foreign bytes. The same
-  // as unpublish and take_page of each, without the steps between. fetch(soon, next): what pages
-  // publish that will be evicted, `next` before `soon`, perhaps. How many. evict() does not call the
-  // pool.
+  // In a plain pool: the oldest evictable pages become blocks of the group with one reference, as
+  // many as ids has room for and evict(node, group) says that the index forgot. Returns how many.
+  // The same as unpublish and take_page of each, without the steps between. zero(page) is called
+  // for those with foreign bytes; fetch(soon, next) with nodes of pages that will perhaps be
+  // evicted, `next` before `soon`. evict() does not call the pool.
   template <typename Evict, typename Zero, typename Fetch>
   uint32_t recycle(GroupId group, uint64_t root, std::span<int32_t> ids, Evict evict, Zero zero, Fetch fetch) {
     uint32_t n = 0, page = evictable_.head;

@@ -379,8 +379,8 @@ class PrefixIndex::Attachments {
   uint16_t here_ = 0;
 };
 
-// Keeps for itself, and at hand, what each of them reads or changes of the index. Nobody else changes
-// the index meanwhile.
+// Keeps copies of what each eviction reads or changes of the index. Nobody else changes the index
+// meanwhile.
 class PrefixIndex::Evictions {
  public:
   explicit Evictions(PrefixIndex* index)
