@@ -30,7 +30,7 @@ class Shared {
   T value_{};
 };
 
-// The same for stretches of numbers, and for two numbers one behind the other. Pairs are compared
+// The same for stretches of numbers, and for two adjacent numbers. Pairs are compared
 // and written at once where the shared stretch allows it.
 namespace pairs {
 using Pair [[gnu::may_alias]] = uint64_t;
@@ -69,7 +69,8 @@ inline bool shared_equals(const uint32_t* shared, const uint32_t* mine, size_t c
 inline void shared_assign(uint32_t* shared, const uint32_t* mine, size_t count) {
   size_t i = 0;
   const auto assign_at = [&](size_t k) {
-    __atomic_store_n(reinterpret_cast<pairs::Pair*>(shared + k), pairs::at(mine + k), __ATOMIC_RELEASE);
+    auto* const pair = reinterpret_cast<pairs::Pair*>(shared + k);
+    __atomic_store_n(pair, pairs::at(mine + k), __ATOMIC_RELEASE);
   };
   if (pairs::fit(shared)) {
     for (; i + kAtOnce <= count; i += kAtOnce) {

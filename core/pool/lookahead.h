@@ -1,5 +1,5 @@
-// Which pages are evicted soon, as far as hints tell, so that the memory of what they publish can
-// be asked for in time.
+// Hints of which pages are evicted soon, so that the memory of what they publish can be asked for
+// in time.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ class PageRecords {
     Place place = Place::kFront;  // kBack: a block was released warm since its group took it
     uint8_t group = kNoGroup;
     uint8_t last_group = kNoGroup;
-    uint32_t later = 0;  // about Lookahead::kPlaces behind it in the order; only a hint
+    uint32_t later = 0;  // about Lookahead::kPlaces after it in the order; only a hint
   };
   struct Block {       // by head; in other parts nobody looks
     int32_t refs = 0;  // with Pool::kColdRef: a cold one was taken since there were none
@@ -48,7 +48,8 @@ class PageRecords {
     records_.resize(pages);
     num_parts_ = parts;
     if (parts != pages) blocks_.resize(parts);
-    first_block_ = reinterpret_cast<std::byte*>(parts == pages ? &records_[0].block : blocks_.data());
+    Block* const first = parts == pages ? &records_[0].block : blocks_.data();
+    first_block_ = reinterpret_cast<std::byte*>(first);
     block_shift_ = parts == pages ? kRecordShift : kBlockShift;
   }
   uint64_t size() const { return records_.size(); }
@@ -63,7 +64,9 @@ class PageRecords {
   class Blocks {
    public:
     Blocks(std::byte* first, uint32_t shift) : first_(first), shift_(shift) {}
-    Block& operator[](size_t part) const { return *reinterpret_cast<Block*>(first_ + (part << shift_)); }
+    Block& operator[](size_t part) const {  //
+      return *reinterpret_cast<Block*>(first_ + (part << shift_));
+    }
 
    private:
     std::byte* first_;
@@ -73,7 +76,9 @@ class PageRecords {
   Block& block(size_t part) { return Blocks(first_block_, block_shift_)[part]; }
   const Block& block(size_t part) const { return Blocks(first_block_, block_shift_)[part]; }
 
-  uint64_t host_bytes() const { return records_.capacity() * sizeof(Record) + blocks_.capacity() * sizeof(Block); }
+  uint64_t host_bytes() const {  //
+    return records_.capacity() * sizeof(Record) + blocks_.capacity() * sizeof(Block);
+  }
 
  private:
   static constexpr uint32_t kRecordShift = 5, kBlockShift = 3;

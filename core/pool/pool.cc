@@ -295,7 +295,7 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
 }
 
 // In a plain pool, the published blocks at the end of ids that come to an end of the order, all to the same one, and that nothing else
-// happens to: warm ones to its end, cold ones to where it begins. Each link is written once, when the page behind it is known.
+// happens to: warm ones to its end, cold ones to where it begins. Each link is written once, when the next page is known.
 template <EvictionClass kClass>
 size_t Pool::push_run(std::span<const int32_t> ids) {
   constexpr bool kWarm = kClass == EvictionClass::kWarm;

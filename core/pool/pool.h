@@ -103,7 +103,8 @@ class Pool {
   uint32_t claimed_holes(PageId page, GroupId group, uint64_t owner) const {
     if (page.value == 0 || page.value >= pages_.size()) return 0;
     const Page& p = pages_[page.value];
-    return p.holes > 0 && at_.tag(page.value).group == group.value && p.owner == owner && p.used > 0 ? p.holes : 0;
+    const bool is_own = p.owner == owner && p.used > 0;
+    return p.holes > 0 && at_.tag(page.value).group == group.value && is_own ? p.holes : 0;
   }
   bool evictable(PageId page) const { return at_.tag(page.value).where == Where::kEvictable; }
 
@@ -163,7 +164,8 @@ class Pool {
       page = next;
     }
     evictable_.head = page;
-    if (ahead_.last_copied != kNone && at_.tag(ahead_.last_copied).where != Where::kEvictable) ahead_.last_copied = kNone;
+    uint32_t& copied = ahead_.last_copied;
+    if (copied != kNone && at_.tag(copied).where != Where::kEvictable) copied = kNone;
     (page != kNone ? at_[page].prev : evictable_.tail) = kNone;
     evictable_.pages -= n;
     ahead_.changes += n;
@@ -188,7 +190,9 @@ class Pool {
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
   // pass_fences(step >= fence), and a block that has one reference left is fenced too: its last user does not write it before then.
   void unref(PartIndex head, uint64_t fence, EvictionClass eviction_class = EvictionClass::kWarm);
-  uint32_t refs(PartIndex head) const { return static_cast<uint32_t>(at_.block(head.value).refs & (kColdRef - 1)); }
+  uint32_t refs(PartIndex head) const {  //
+    return static_cast<uint32_t>(at_.block(head.value).refs & (kColdRef - 1));
+  }
   // Without fences, which is most of the time, nobody reads them.
   bool fenced(PartIndex head) const { return !fenced_.empty() && fences_[head.value] != 0; }
   // The same for the blocks of a table's stretch, the last one first; null ids are passed over.
@@ -214,7 +218,8 @@ class Pool {
   // In a plain pool: the same for blocks of several tables, one of every table at each node, as far
   // as they are not published yet; attach(table, node, head) for each, and done(node).
   template <typename Attach, typename Done>
-  void publish_together(std::span<const int32_t* const> tables, std::span<const NodeId> nodes, Attach attach, Done done) {
+  void publish_together(std::span<const int32_t* const> tables, std::span<const NodeId> nodes,  //
+                        Attach attach, Done done) {
     const PageRecords::Blocks blocks = at_.blocks();
     for (size_t i = 0; i < nodes.size(); ++i) {
       for (uint32_t t = 0; t < tables.size(); ++t) {
@@ -243,7 +248,7 @@ class Pool {
   // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
   // To be called before the oldest page is evicted: asks for what evicting the pages some places
-  // behind it will read, first for what the pool keeps of them, then, nearer, fetch(node) for what
+  // after it will read, first for what the pool keeps of them, then, nearer, fetch(node) for what
   // they publish.
   template <typename Fetch>
   void fetch_ahead(Fetch fetch) {

@@ -21,7 +21,7 @@ class Identity {
   static Result<Identity> encode(const quire_identity* identity);
   std::string_view bytes() const { return {bytes_, size_}; }
 
-  // Most are a few bytes: what lies behind them is not copied.
+  // Most are a few bytes: the rest of the array is not copied.
   Identity(const Identity& other) : size_(other.size_) { std::memcpy(bytes_, other.bytes_, size_); }
   Identity& operator=(const Identity&) = delete;
   ~Identity() = default;

@@ -155,7 +155,7 @@ class PrefixIndex {
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others
   // hang below it.
   bool evict_alone(NodeId node, GroupId group);
-  class Evictions;  // many of these, one behind the other
+  class Evictions;  // many of these in a row
 
   uint64_t num_nodes() const { return num_nodes_ - stale_nodes_; }
   uint64_t num_slots() const { return nodes_.size(); }
@@ -248,7 +248,9 @@ class PrefixIndex {
   }
   // It has a block, or what is below it.
   void is_fertile(uint32_t node) {
-    for (uint32_t n = node; n != kNone && nodes_[n].barren; n = parent_of(n)) nodes_[n].barren = false;
+    for (uint32_t n = node; n != kNone && nodes_[n].barren; n = parent_of(n)) {
+      nodes_[n].barren = false;
+    }
   }
   static uint64_t gone(uint64_t link) { return (link & ~uint64_t{kNone}) | kGone; }
   // Whether it lies right behind its parent. Neither such a node nor one that has always been its
@@ -416,7 +418,7 @@ class PrefixIndex::Evictions {
       remove_if_empty(node.value);
       return true;
     }
-    // Most go so, one behind the other up a prompt: the only child with its only block.
+    // Most go so, one after the other up a prompt: the only child with its only block.
     n.live = false;
     const uint64_t link = links_[node.value];
     const uint64_t hash = n.hash;
@@ -434,7 +436,7 @@ class PrefixIndex::Evictions {
   }
   // As PrefixIndex::fetch(), of `soon`; and of `next`, which was that some calls ago, what can be
   // asked for only now. Either may be none. The table of evicted nodes is written all over, and the
-  // stores behind one that misses wait for it.
+  // stores after one that misses wait for it.
   void fetch(NodeId soon, NodeId next) const {
     if (soon.value != kNone) {
       __builtin_prefetch(&nodes_[soon.value], 1);
@@ -478,6 +480,8 @@ class PrefixIndex::Evictions {
   uint64_t num_gone_ = 0;
 };
 
-inline bool PrefixIndex::evict_alone(NodeId node, GroupId group) { return Evictions(this).evict_alone(node, group); }
+inline bool PrefixIndex::evict_alone(NodeId node, GroupId group) {  //
+  return Evictions(this).evict_alone(node, group);
+}
 
 }  // namespace quire

@@ -19,7 +19,7 @@ struct PrefixIndex::Walk {
   quire_miss lacking = QUIRE_MISS_NONE;      // why the deepest position of the full groups failed
   std::array<uint32_t, kMaxGroups> sinks{};  // blocks in a row from the start, as far as anybody asks
 
-  // Goes on from the unit that ends at p, along nodes that lie one behind the other and have a block of the group: where the first unit
+  // Goes on from the unit that ends at p, along nodes that lie one after the other and have a block of the group: where the first unit
   // ends that is not so. What the general step does, for most units of most prompts.
   uint64_t go_along(const PrefixIndex& index, uint32_t group, std::span<const quire_symbol> symbols, uint64_t p);
 };

@@ -126,7 +126,8 @@ class Sequences {
     const quire_symbol* const symbols = symbols_.data();
     const uint32_t* const next = chunk_next_.data();
     const size_t unit = unit_;
-    for (uint32_t c = sequences_[index].first_chunk; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
+    uint32_t c = sequences_[index].first_chunk;
+    for (; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
     return n;
   }
   // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their

@@ -13,9 +13,39 @@ struct Figures {
   uint64_t fetched = 0, given_up = 0, restored = 0, vllm = 0, engines = 0, failed = 0;
 };
 
+// Whether such a plan can be made, and its blocks divide units.
+bool can_be(const EngineOptions& o) {
+  Clock clock;
+  std::vector<quire_layer> layers = o.layers;
+  for (uint32_t i = 0; i < layers.size(); ++i) layers[i].layer = i;
+  quire_model* model = nullptr;
+  if (quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), o.max_len, &model, nullptr) != QUIRE_OK) return false;
+  quire_plan_options plan = QUIRE_INIT(quire_plan_options);
+  plan.num_pages = o.pages;
+  plan.tensor_parallel = o.ranks;
+  plan.block_tokens = o.block;
+  plan.layout = {o.layout.data(), o.layout.size()};
+  plan.max_tokens_in_flight = 512;
+  plan.policy = {o.policy.data(), o.policy.size()};
+  plan.vllm.retained_tokens = o.retained;
+  quire_config* config = nullptr;
+  const quire_code code = quire_config_create(model, &plan, &config, nullptr);
+  quire_model_release(model);
+  if (code != QUIRE_OK) return false;
+  quire_config_info info = QUIRE_INIT(quire_config_info);
+  bool fits = quire_config_get_info(config, &info, nullptr) == QUIRE_OK;
+  for (uint32_t g = 0; g < info.num_groups; ++g) {
+    quire_group_info group = QUIRE_INIT(quire_group_info);
+    fits = fits && quire_config_get_group(config, g, &group, nullptr) == QUIRE_OK;
+    fits = fits && (group.block_tokens == 0 || o.unit % group.block_tokens == 0);
+  }
+  quire_config_release(config);
+  return fits;
+}
+
 class Mixed {
  public:
-  Mixed(uint64_t seed, Figures* figures) : random_(seed), figures_(figures), store_(store_options(seed)) {
+  Mixed(uint64_t seed, Figures* figures) : random_(seed), figures_(figures), store_(failing_store(seed, 400'000)) {
     base_.layers = layers();
     has_states_ = std::any_of(base_.layers.begin(), base_.layers.end(), [](const quire_layer& l) { return l.kind == QUIRE_LAYER_STATE; });
     long_ = has_states_ && percent(50);
@@ -71,20 +101,6 @@ class Mixed {
   uint64_t pick(uint64_t n) { return random_() % n; }
   bool percent(uint64_t share) { return pick(100) < share; }
 
-  static FakeStoreOptions store_options(uint64_t seed) {
-    FakeStoreOptions o;
-    o.seed = seed;
-    o.reorders = seed % 3 != 0;
-    o.latency_ns = seed % 4 == 0 ? 50'000 : 0;
-    o.bytes_per_second = seed % 5 == 0 ? 20'000'000 : 0;
-    o.capacity_bytes = seed % 7 == 0 ? 400'000 : 0;
-    o.evicts = seed % 2 == 0;
-    if (seed % 6 < 2) o.flags |= QUIRE_CONNECTOR_REGISTERS;
-    if (seed % 3 == 0) return o;
-    o.odds = {static_cast<uint32_t>(seed % 400), 30, 50, 60, 20, 6, 2'000'000};
-    return o;
-  }
-
   std::vector<quire_layer> layers() {
     std::vector<quire_layer> all;
     const auto add = [&](const quire_layer& layer, uint64_t most) {
@@ -108,38 +124,6 @@ class Mixed {
     return all;
   }
 
-  // Whether such a plan can be made, and its blocks divide units.
- public:
-  static bool can_be(const EngineOptions& o) {
-    Clock clock;
-    std::vector<quire_layer> layers = o.layers;
-    for (uint32_t i = 0; i < layers.size(); ++i) layers[i].layer = i;
-    quire_model* model = nullptr;
-    if (quire_model_create(layers.data(), sizeof(quire_layer), layers.size(), o.max_len, &model, nullptr) != QUIRE_OK) return false;
-    quire_plan_options plan = QUIRE_INIT(quire_plan_options);
-    plan.num_pages = o.pages;
-    plan.tensor_parallel = o.ranks;
-    plan.block_tokens = o.block;
-    plan.layout = {o.layout.data(), o.layout.size()};
-    plan.max_tokens_in_flight = 512;
-    plan.policy = {o.policy.data(), o.policy.size()};
-    plan.vllm.retained_tokens = o.retained;
-    quire_config* config = nullptr;
-    const quire_code code = quire_config_create(model, &plan, &config, nullptr);
-    quire_model_release(model);
-    if (code != QUIRE_OK) return false;
-    quire_config_info info = QUIRE_INIT(quire_config_info);
-    bool fits = quire_config_get_info(config, &info, nullptr) == QUIRE_OK;
-    for (uint32_t g = 0; g < info.num_groups; ++g) {
-      quire_group_info group = QUIRE_INIT(quire_group_info);
-      fits = fits && quire_config_get_group(config, g, &group, nullptr) == QUIRE_OK;
-      fits = fits && (group.block_tokens == 0 || o.unit % group.block_tokens == 0);
-    }
-    quire_config_release(config);
-    return fits;
-  }
-
- private:
   void add_engine() {
     for (int tries = 0; tries < 8; ++tries) {
       EngineOptions o = base_;
@@ -269,7 +253,7 @@ class MixedOffer {
     EngineOptions to = from;
     choose(&from);
     choose(&to);
-    if (!Mixed::can_be(from) || !Mixed::can_be(to)) return 0;
+    if (!can_be(from) || !can_be(to)) return 0;
     const std::string words = from.policy + " x" + std::to_string(from.ranks) + " to " + to.policy + " x" + std::to_string(to.ranks);
     SCOPED_TRACE(words);
     Engine prefill(clock_, from, {&store_}), decode(clock_, to, {&store_});

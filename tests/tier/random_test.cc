@@ -12,7 +12,7 @@ namespace {
 
 class Round {
  public:
-  explicit Round(uint64_t seed) : random_(seed), store_(store_options(seed)) {
+  explicit Round(uint64_t seed) : random_(seed), store_(failing_store(seed, 200'000)) {
     base_.layers = layers();
     has_states_ = std::any_of(base_.layers.begin(), base_.layers.end(), [](const quire_layer& l) { return l.kind == QUIRE_LAYER_STATE; });
     base_.unit = 64 * (1 + pick(2));
@@ -44,20 +44,6 @@ class Round {
  private:
   uint64_t pick(uint64_t n) { return random_() % n; }
   bool percent(uint64_t share) { return pick(100) < share; }
-
-  static FakeStoreOptions store_options(uint64_t seed) {
-    FakeStoreOptions o;
-    o.seed = seed;
-    o.reorders = seed % 3 != 0;
-    o.latency_ns = seed % 4 == 0 ? 50'000 : 0;
-    o.bytes_per_second = seed % 5 == 0 ? 20'000'000 : 0;
-    o.capacity_bytes = seed % 7 == 0 ? 200'000 : 0;
-    o.evicts = seed % 2 == 0;
-    if (seed % 6 < 2) o.flags |= QUIRE_CONNECTOR_REGISTERS;
-    if (seed % 3 == 0) return o;
-    o.odds = {static_cast<uint32_t>(seed % 400), 30, 50, 60, 20, 6, 2'000'000};
-    return o;
-  }
 
   std::vector<quire_layer> layers() {
     std::vector<quire_layer> all;

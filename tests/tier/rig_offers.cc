@@ -11,6 +11,20 @@ FakeStoreOptions peers() {
   return options;
 }
 
+FakeStoreOptions failing_store(uint64_t seed, uint64_t capacity_bytes) {
+  FakeStoreOptions o;
+  o.seed = seed;
+  o.reorders = seed % 3 != 0;
+  o.latency_ns = seed % 4 == 0 ? 50'000 : 0;
+  o.bytes_per_second = seed % 5 == 0 ? 20'000'000 : 0;
+  o.capacity_bytes = seed % 7 == 0 ? capacity_bytes : 0;
+  o.evicts = seed % 2 == 0;
+  if (seed % 6 < 2) o.flags |= QUIRE_CONNECTOR_REGISTERS;
+  if (seed % 3 == 0) return o;
+  o.odds = {static_cast<uint32_t>(seed % 400), 30, 50, 60, 20, 6, 2'000'000};
+  return o;
+}
+
 Text first(const Text& text, uint64_t tokens) { return Text(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(tokens)); }
 
 quire_code Engine::try_offer(quire_sequence_id sequence, const Text& text, quire_offer* out, std::string* message, uint32_t tier,

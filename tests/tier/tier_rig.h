@@ -102,6 +102,8 @@ std::vector<quire_layer> any_layers(std::mt19937_64& random);
 std::vector<std::vector<quire_layer>> offered_kinds();
 // A store that offers go through.
 FakeStoreOptions peers();
+// A store that is late, full, slow, lies or forgets: in a way of its own for each seed.
+FakeStoreOptions failing_store(uint64_t seed, uint64_t capacity_bytes);
 Text first(const Text& text, uint64_t tokens);
 
 // The environment's, or another number.
