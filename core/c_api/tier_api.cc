@@ -220,7 +220,7 @@ quire_code quire_fetch_begin_peer(quire_tiers* tiers, quire_sequence_id sequence
     from.handle = handle_of(own.handle);
     from.end_token = own.end_token;
     if ((own.flags & ~QUIRE_PEER_GROWS) != 0) return quire::invalid("peer.flags: 0x%x", own.flags);
-    if (own.reserved0 != 0) return quire::invalid("peer.reserved0: must be 0");
+    from.encoder_tokens = own.encoder_tokens;
     from.is_growing = (own.flags & QUIRE_PEER_GROWS) != 0;
     auto fetch = object.fetch_begin(quire::SequenceId(sequence), {symbols, num_symbols}, deadline_ns, from);
     if (!fetch.ok()) return fetch.take_status();

@@ -63,16 +63,6 @@ std::string record_order(const std::string& order) {
 
 uint32_t look_ahead_of(const GroupPlan& group, const CachePlace& place) { return group.reads_ahead() ? place.look_ahead : 0; }
 
-// By kernel block, and in it layer by layer: layers whose rows differ have no other order in common.
-std::string layer_by_layer(const std::string& order) {
-  const bool has_blocks = order.find('J') != std::string::npos;
-  std::string out = has_blocks ? "BJP" : "BP";
-  for (const char letter : order) {
-    if (letter != 'B' && letter != 'P' && letter != 'L' && letter != 'J') out += letter;
-  }
-  return out;
-}
-
 StateSlice slice_of(const quire_state_view& view) {
   StateSlice slice;
   slice.num_ranks = view.num_ranks;
@@ -172,6 +162,15 @@ Status number_views(const CacheSlice& slice, const PlaceViews& own, PlaceViews* 
 
 bool RecordFamily::has(const Config& config, const CachePlace& place) const {
   return look_ahead_of(config.groups[place.group.value], place) == look_ahead;
+}
+
+std::string layer_by_layer(const std::string& order) {
+  const bool has_blocks = order.find('J') != std::string::npos;
+  std::string out = has_blocks ? "BJP" : "BP";
+  for (const char letter : order) {
+    if (letter != 'B' && letter != 'P' && letter != 'L' && letter != 'J') out += letter;
+  }
+  return out;
 }
 
 std::vector<RecordFamily> families_of(const Config& config) {

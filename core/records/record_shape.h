@@ -62,6 +62,10 @@ struct RecordFamily {
 // Every cache of the config is in one of them.
 std::vector<RecordFamily> families_of(const Config& config);
 
+// The order of a record by kernel blocks, and in each of them layer by layer, of one in any order:
+// layers whose rows differ have no other one in common.
+std::string layer_by_layer(const std::string& order);
+
 struct RecordShape {
   std::string order;  // letters: B, then those of one record block
   bool is_state = false;

@@ -18,7 +18,7 @@ bool is_needed(const GroupFacts& group, uint32_t block, uint64_t end, uint64_t r
 
 }  // namespace
 
-Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t end, uint64_t resume) {
+Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t end, uint64_t resume, uint64_t encoder) {
   std::unique_lock lock(impl_->mutex);
   Impl& m = *impl_;
   const uint32_t q = m.sequences.find(id);
@@ -32,10 +32,15 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
     return fail(QUIRE_OUT_OF_RANGE, "tokens: [%llu, %llu), the sequence has %llu committed", static_cast<unsigned long long>(first),
                 static_cast<unsigned long long>(end), static_cast<unsigned long long>(s.committed));
   }
+  if (encoder != 0 && (s.committed == 0 || encoder != s.encoder)) {
+    return fail(QUIRE_OUT_OF_RANGE, "encoder: %llu tokens, the sequence has %u", static_cast<unsigned long long>(encoder),
+                s.committed == 0 ? 0 : s.encoder);
+  }
   NodeId node = s.node;
   while (m.index.tokens(node) > end) node = m.index.parent(node);
   const auto head_of = [&](uint32_t g, uint32_t block) {
     const GroupFacts& group = m.facts.groups[g];
+    if (!group.state && !group.grows) return m.blocks.committed_head(q, g, block);  // the encoder's: written once
     if (resume != 0 && !group.whole && !is_needed(group, block, end, resume)) return PartIndex(kNone);
     if (group.state) {
       if (end == s.committed) return m.sequences.holding(q, g).current;
@@ -47,7 +52,7 @@ Result<quire_hold_id> Cache::hold_begin(SequenceId id, uint64_t first, uint64_t 
     if (!whole && head.value != kNone) m.blocks.share_unfinished(q, g, block, head);
     return head;
   };
-  const quire_hold_id hold = m.holds.make(first, end, false, head_of);
+  const quire_hold_id hold = m.holds.make(first, end, false, head_of, encoder);
   if (hold == 0) return fail(QUIRE_RESOURCE_EXHAUSTED, "holds: all %u are taken or reserved for units", Holds::kMostHolds);
   return hold;
 }

@@ -27,7 +27,8 @@ uint64_t Awaiting::boundary(const Fetch& f) const {
   } else if (f.is_cut && f.peer_end <= f.longest && !all.empty() && all.back() < f.peer_end) {
     // The rest comes in another load, unless a group needs what an offer has at its end only.
     const std::span<const TierPart> parts = state_.plan->parts();
-    const bool is_anywhere = std::all_of(parts.begin(), parts.end(), [](const TierPart& part) { return part.live.everything(); });
+    const bool is_anywhere =
+        std::all_of(parts.begin(), parts.end(), [](const TierPart& part) { return part.live.everything() || part.live.fixed; });
     boundary = is_anywhere ? all.back() : 0;
   }
   std::vector<uint64_t> bytes(state_.tiers.size());
@@ -40,9 +41,10 @@ void Awaiting::begin(uint64_t boundary, Fetch* fetch) const {
   const Sources& sources = *state_.sources;
   for (uint32_t i = 0; i < state_.plan->families().size(); ++i) {  // whoever may be the writer
     if (sources.sets(i).empty()) continue;
-    f.table->each_needed(sources.part_of(sources.sets(i)[0][0]), f.committed, boundary, [&](uint64_t end) {
+    const TierPart& part = sources.part_of(sources.sets(i)[0][0]);
+    f.table->each_needed(part, f.committed, boundary, [&](uint64_t end) {
       for (const std::vector<uint32_t>& set : sources.sets(i)) {
-        for (const uint32_t source : set) f.table->add(sources.all()[source].twin, end, f.names_at(end));
+        for (const uint32_t source : set) f.table->add(sources.all()[source].twin, end, f.names_of(part, end));
       }
       return true;
     });

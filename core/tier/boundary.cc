@@ -13,7 +13,8 @@ Candidates candidates_of(const TierPlan& plan, uint64_t hit, uint64_t longest) {
   return c;
 }
 
-void RecordTable::clear() {
+void RecordTable::clear(uint64_t encoder) {
+  encoder_ = encoder;
   records_.clear();
   places_.clear();
 }

@@ -35,7 +35,8 @@ class RecordTable {
  public:
   explicit RecordTable(const Sources& sources) : sources_(sources), plan_(sources.plan()) {}
 
-  void clear();
+  // encoder: tokens of cross attention that are asked for; 0: none.
+  void clear(uint64_t encoder = 0);
   // One that is there already stays as it is.
   void add(uint32_t source, uint64_t end, const PrefixNames& names);
   std::span<WantedRecord> records() { return records_; }
@@ -44,7 +45,8 @@ class RecordTable {
   void set_size(uint32_t source, uint64_t end, uint64_t size, uint32_t tier);
 
   // Ends of the records of the part's family that resuming at `boundary` needs where it has
-  // its tokens up to `have`: visit(end), until it answers false.
+  // its tokens up to `have`: visit(end), until it answers false. Of cross attention: all of the
+  // encoder's.
   template <typename Visit>
   bool each_needed(const TierPart& part, uint64_t have, uint64_t boundary, Visit visit) const;
   // The first set of which somebody has all records that end there; none: nobody.
@@ -67,6 +69,7 @@ class RecordTable {
 
   const Sources& sources_;
   const TierPlan& plan_;
+  uint64_t encoder_ = 0;  // tokens
   std::vector<WantedRecord> records_;
   std::unordered_map<uint64_t, uint32_t> places_;
 };
@@ -74,6 +77,11 @@ class RecordTable {
 template <typename Visit>
 bool RecordTable::each_needed(const TierPart& part, uint64_t have, uint64_t boundary, Visit visit) const {
   if (part.is_state) return visit(boundary);
+  if (part.live.fixed) {
+    bool goes_on = true;
+    plan_.each_unit(encoder_, [&](uint64_t end) { goes_on = goes_on && visit(end); });
+    return goes_on;
+  }
   const uint64_t unit = plan_.unit_tokens();
   const uint64_t sink = std::min(part.live.sink, boundary), tail = std::max(have, part.live.tail_begin(boundary));
   for (uint64_t first = 0; first < boundary; first += unit) {

@@ -76,6 +76,7 @@ struct Fetch {
   uint32_t peer_tier = kNone;
   std::vector<uint8_t> peer_key;
   uint64_t peer_end = 0;            // tokens that it offers
+  uint64_t encoder = 0;             // those of cross attention
   bool peer_failed = false;         // it, or the way to it
   bool has_refused_blocks = false;  // a record of any tier did not have all of a block
   // Where it ends, but for what a peer says of its offer.
@@ -95,6 +96,7 @@ struct Fetch {
   uint64_t hit = 0, full_hit = 0;
   std::vector<uint64_t> ends;      // at which the prompt is named
   std::vector<PrefixNames> names;  // there
+  PrefixNames no_prompt;           // of the empty one
   Candidates candidates;
   std::unique_ptr<RecordTable> table;
   size_t asked_from = 0;  // look-ups: the first record of the phase
@@ -127,7 +129,10 @@ struct Fetch {
   std::vector<uint64_t> bytes_before;  // by tier: that came in loads before this one
 
   uint32_t awaited() const { return asked | unasked; }  // look-ups: bits of tiers
-  // `end` is one of `ends`.
+  // What the records of a part that end at one of `ends` are named by.
+  const PrefixNames& names_of(const TierPart& part, uint64_t end) const {  //
+    return part.live.fixed ? no_prompt : names_at(end);
+  }
   const PrefixNames& names_at(uint64_t end) const {
     const auto at = std::lower_bound(ends.begin(), ends.end(), end);
     return names[static_cast<size_t>(at - ends.begin())];

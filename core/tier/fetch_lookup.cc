@@ -34,12 +34,19 @@ bool has_enough(const TierState& state, const Arrivals& arrivals, const Fetch& f
 void Fetches::look_up(uint32_t index) {
   Fetch& f = fetches_[index];
   const TierPlan& plan = *state_.plan;
-  f.table->clear();
+  f.table->clear(f.committed == 0 ? f.encoder : 0);
   for (uint32_t p = 0; p < plan.parts().size(); ++p) {
     const TierPart& part = plan.parts()[p];
     if (part.twin != p) continue;
     if (part.is_state) {
       for (const uint64_t end : f.candidates.boundaries) f.table->add(p, end, f.names_at(end));
+      continue;
+    }
+    if (part.live.fixed) {
+      f.table->each_needed(part, 0, 0, [&](uint64_t end) {
+        f.table->add(p, end, f.no_prompt);
+        return true;
+      });
       continue;
     }
     // Of no boundary beyond the hit is anything before this needed, but for sinks. Of what is here of those that need everything too
@@ -138,11 +145,12 @@ bool Fetches::ask_others(uint32_t index) {
   for (size_t i = first; i < own && f.table->records().size() - own < kMostOtherKeys; ++i) {
     const uint64_t end = f.table->records()[i].end;
     if (end <= there) continue;
-    const uint32_t family = sources.part_of(f.table->records()[i].source).family;
+    const TierPart& part = sources.part_of(f.table->records()[i].source);
+    const uint32_t family = part.family;
     const std::span<const std::vector<uint32_t>> sets = sources.sets(family);
     if (sets.size() == 1 || f.table->has_own(family, end)) continue;
     for (const std::vector<uint32_t>& set : sets.subspan(1)) {
-      for (const uint32_t source : set) f.table->add(source, end, f.names_at(end));
+      for (const uint32_t source : set) f.table->add(source, end, f.names_of(part, end));
     }
   }
   if (f.table->records().size() == own) return false;
@@ -219,7 +227,8 @@ void Fetches::look_up_tails(uint32_t index) {
     ++tails;
     for (uint32_t p = 0; p < plan.parts().size(); ++p) {
       const TierPart& part = plan.parts()[p];
-      if (part.twin == p && !part.is_state && plan.record_bytes(part, boundary) > 0) f.table->add(p, boundary, f.names_at(boundary));
+      const bool has_tail = part.twin == p && !part.is_state && !part.live.fixed && plan.record_bytes(part, boundary) > 0;
+      if (has_tail) f.table->add(p, boundary, f.names_at(boundary));
     }
   }
   f.phase = Phase::kLookingAgain;

@@ -14,6 +14,7 @@ Status name_prompt(const TierState& state, Fetch* f) {
   for (const uint64_t end : f->ends) {
     if (ahead > 0) lengths.push_back(end + ahead);
   }
+  if (f->encoder > 0) lengths.push_back(0);
   std::sort(lengths.begin(), lengths.end());
   std::vector<uint8_t> digests(lengths.size() * 32);
   QUIRE_RETURN_IF_ERROR(state.cache->sequence_digests(f->sequence, f->symbols, lengths, digests.data()));
@@ -23,8 +24,9 @@ Status name_prompt(const TierState& state, Fetch* f) {
     std::copy_n(digests.begin() + at * 32, 32, name.begin());
     return name;
   };
+  if (f->encoder > 0) f->no_prompt = with_encoder({digest_at(0), digest_at(0)}, f->encoder);
   f->names.clear();
-  for (const uint64_t end : f->ends) f->names.push_back(PrefixNames{digest_at(end), digest_at(end + ahead)});
+  for (const uint64_t end : f->ends) f->names.push_back(with_encoder({digest_at(end), digest_at(end + ahead)}, f->encoder));
   return {};
 }
 

@@ -55,6 +55,10 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
                                       const FetchPeer& peer) {
   if (symbols.empty()) return invalid("num_symbols: 0");
   if (deadline_ns < 0) return invalid("deadline_ns: %lld, 0 is the default", static_cast<long long>(deadline_ns));
+  if (peer.encoder_tokens > state_.plan->most_encoder()) {
+    return fail(QUIRE_OUT_OF_RANGE, "peer.encoder_tokens: %llu, the plan has room for %llu",
+                static_cast<unsigned long long>(peer.encoder_tokens), static_cast<unsigned long long>(state_.plan->most_encoder()));
+  }
   quire_sequence_info info{};
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(sequence, &info));
   const auto same = [sequence](const Fetch& f) { return f.phase != Phase::kFree && f.sequence == sequence; };
@@ -72,6 +76,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.symbols.assign(symbols.begin(), symbols.end());
   f.peer_tier = peer.tier;
   f.peer_end = peer.end_token;
+  f.encoder = peer.encoder_tokens;
   f.peer_failed = f.has_refused_blocks = false;
   f.peer_key.assign(peer.handle.begin(), peer.handle.end());
   f.peer_key.insert(f.peer_key.end(), peer.address.begin(), peer.address.end());

@@ -30,6 +30,7 @@ struct FetchPeer {
   std::array<uint8_t, 16> handle{};
   std::string_view address;
   uint64_t end_token = 0;
+  uint64_t encoder_tokens = 0;
   bool is_growing = false;
 };
 

@@ -26,7 +26,8 @@ Status LoadPlaces::read(Cache& cache, StepId load, const TierPlan& plan, uint64_
         family.have = have_[g];
         family.least_column = family.ids.size() / std::max<uint64_t>(family.blocks, 1);
       }
-      const uint64_t here = group.is_state() ? 0 : std::min(have_[g] / group.block_tokens - position / group.block_tokens, family.blocks);
+      uint64_t here = group.is_state() ? 0 : std::min(have_[g] / group.block_tokens - position / group.block_tokens, family.blocks);
+      if (group.live.fixed && position > 0) here = family.blocks;  // an earlier load brought them
       for (uint64_t c = 0; c < group.ids_per_block; ++c) {
         const auto column = ids_.begin() + static_cast<std::ptrdiff_t>(c * family.blocks);
         std::fill(column, column + static_cast<std::ptrdiff_t>(here), 0);
@@ -39,7 +40,7 @@ Status LoadPlaces::read(Cache& cache, StepId load, const TierPlan& plan, uint64_
 
 void LoadPlaces::lose(const TierPart& part, uint64_t first, uint64_t end, LostBlocks* lost) const {
   for (const uint32_t group : plan_->families()[part.family].groups) {
-    const uint64_t here = part.is_state ? 0 : have_[group] / part.block_tokens;
+    const uint64_t here = part.is_state || part.live.fixed ? 0 : have_[group] / part.block_tokens;
     lost->lose(group, std::max(first, here), end);
   }
 }

@@ -21,9 +21,10 @@ class LoadPlaces {
 
   // ids[column][block], from first_block() on. 0: nothing is written there.
   std::span<const int32_t> ids(const TierPart& part) const { return families_[part.family].ids; }
-  // Blocks of the sequence that the load has. A state counts as block 0.
+  // Blocks of the sequence that the load has. A state counts as block 0. Of cross attention:
+  // blocks of the encoder's tokens.
   uint64_t first_block(const TierPart& part) const {  //
-    return part.is_state ? 0 : position_ / part.block_tokens;
+    return part.is_state || part.live.fixed ? 0 : position_ / part.block_tokens;
   }
   uint64_t end_block(const TierPart& part) const {  //
     return first_block(part) + families_[part.family].blocks;

@@ -6,14 +6,14 @@
 
 namespace quire {
 
-void LostBlocks::begin(const Config& config, uint64_t boundary) {
+void LostBlocks::begin(const Config& config, uint64_t boundary, uint64_t encoder) {
   groups_.resize(config.groups.size());
-  boundary_ = boundary;
   size_t most = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const GroupPlan& group = config.groups[g];
     groups_[g].block_tokens = group.is_state() ? std::max<uint64_t>(boundary, 1) : group.block_tokens;
-    groups_[g].lost.assign(ceil_div(boundary, groups_[g].block_tokens), false);
+    groups_[g].end = group.live.fixed ? encoder : boundary;
+    groups_[g].lost.assign(ceil_div(groups_[g].end, groups_[g].block_tokens), false);
     most += groups_[g].lost.size() / 2 + 1;
   }
   failures_.clear();
@@ -39,7 +39,7 @@ std::span<const quire_load_failure> LostBlocks::failures() {
       while (first < group.lost.size() && !group.lost[first]) ++first;
       for (end = first; end < group.lost.size() && group.lost[end];) ++end;
       const uint64_t token = first * group.block_tokens;
-      if (first < end) failures_.push_back({g, 0, token, std::min(end * group.block_tokens, boundary_) - token});
+      if (first < end) failures_.push_back({g, 0, token, std::min(end * group.block_tokens, group.end) - token});
     }
   }
   return failures_;

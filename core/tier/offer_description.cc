@@ -205,7 +205,8 @@ std::optional<quire_offer_refusal> compare_blocks(const OfferDescription& own, c
 bool OfferDescription::operator==(const OfferDescription& o) const {
   return model == o.model && unit_tokens == o.unit_tokens && look_ahead == o.look_ahead && tensor_parallel == o.tensor_parallel &&
          pipeline_parallel == o.pipeline_parallel && context_parallel == o.context_parallel && salt == o.salt && adapter == o.adapter &&
-         epoch == o.epoch && end_token == o.end_token && prefix.own == o.prefix.own && prefix.ahead == o.prefix.ahead && parts == o.parts;
+         epoch == o.epoch && end_token == o.end_token && encoder_tokens == o.encoder_tokens && prefix.own == o.prefix.own &&
+         prefix.ahead == o.prefix.ahead && parts == o.parts;
 }
 
 const RecordKey& description_key() {
@@ -252,7 +253,8 @@ std::vector<uint8_t> write_description(const OfferDescription& d) {
   put_bytes(d.prefix.own, &body);
   put_bytes(d.prefix.ahead, &body);
   const uint64_t ranks = uint64_t{d.pipeline_parallel} << 32 | d.tensor_parallel;
-  for (const uint64_t n : {d.unit_tokens, d.look_ahead, d.epoch, d.end_token, ranks, uint64_t{d.context_parallel}, uint64_t{d.model.size()},
+  const uint64_t context_and_encoder = uint64_t{d.encoder_tokens} << 32 | d.context_parallel;
+  for (const uint64_t n : {d.unit_tokens, d.look_ahead, d.epoch, d.end_token, ranks, context_and_encoder, uint64_t{d.model.size()},
                            uint64_t{d.parts.size()}}) {
     put_number(n, &body);
   }
@@ -298,11 +300,10 @@ Result<OfferDescription> read_description(std::span<const uint8_t> bytes, uint32
   d.end_token = in.number();
   d.tensor_parallel = in.word();
   d.pipeline_parallel = in.word();
-  const uint64_t context_ranks = in.number();
-  d.context_parallel = static_cast<uint32_t>(context_ranks);
+  d.context_parallel = in.word();
+  d.encoder_tokens = in.word();
   const uint64_t text = in.number(), parts = in.number(), left = body.size() - kFixedBytes;
   const auto part_bytes = checked_mul(parts, kPartBytes);
-  if (context_ranks > UINT32_MAX) return damaged_offer("the parts of its description are none");
   if (!part_bytes || text > left || *part_bytes != left - text) return damaged_offer("the parts of its description are none");
   d.model = in.text(text);
   d.parts.resize(parts);
@@ -326,7 +327,11 @@ std::optional<quire_offer_refusal> first_difference(const OfferReader& reader, c
   if (own.adapter != offer.adapter) return refuse(QUIRE_OFFER_ADAPTER, "adapter", "", "");
   if (own.epoch != offer.epoch) return refuse(QUIRE_OFFER_EPOCH, "epoch", own.epoch, offer.epoch);
   if (auto ends = compare_ends(reader, offer)) return ends;
-  return reader.has_refused_blocks ? compare_blocks(own, offer) : std::nullopt;
+  if (reader.has_refused_blocks) {
+    if (auto blocks = compare_blocks(own, offer)) return blocks;
+  }
+  if (reader.encoder_tokens == offer.encoder_tokens) return std::nullopt;
+  return refuse(QUIRE_OFFER_ENCODER_TOKENS, "encoder_tokens", reader.encoder_tokens, offer.encoder_tokens);
 }
 
 quire_offer_refusal other_version(uint32_t version) { return refuse(QUIRE_OFFER_VERSION, "version", kDescriptionVersion, version); }

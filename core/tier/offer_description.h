@@ -50,7 +50,8 @@ struct OfferDescription {
   std::array<uint8_t, 32> salt{}, adapter{};
   uint64_t epoch = 0;
   uint64_t end_token = 0;
-  PrefixNames prefix;  // at end_token
+  uint32_t encoder_tokens = 0;  // of cross attention
+  PrefixNames prefix;           // at end_token
   std::vector<OfferPart> parts;
 
   bool operator==(const OfferDescription&) const;
@@ -71,6 +72,7 @@ struct OfferReader {
   const Sources& sources;           // borrowed
   uint64_t grid = 1;                // tokens: sequences resume at multiples
   uint64_t end_token = 0;           // that the fetch was given
+  uint64_t encoder_tokens = 0;      // the same
   uint64_t longest = 0;             // tokens of the prompt that may be fetched
   bool has_prefix = false;          // the prompt is long enough to be named there
   bool has_refused_blocks = false;  // a record did not have all of a block

@@ -62,6 +62,10 @@ Status Offers::choose_end(SequenceId sequence, uint64_t end_token, Offer* offer,
     return fail(QUIRE_OUT_OF_RANGE, "end_token: %llu, max_model_len is %llu", end, static_cast<unsigned long long>(most));
   offer->end_token = end_token != 0 ? end_token : info.committed / grid * grid;
   *grows = offer->end_token > info.committed;
+  offer->encoder = info.encoder_tokens;
+  if (state_.plan->most_encoder() > 0 && info.reserved == 0) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: it is empty, so its encoder_tokens are not known");
+  }
   if (offer->end_token > 0) return {};
   return fail(QUIRE_FAILED_PRECONDITION, "sequence: %llu tokens are committed, and sequences resume at multiples of %llu",
               static_cast<unsigned long long>(info.committed), of);
@@ -90,12 +94,24 @@ Status Offers::measure(uint64_t end_token, Record* record) {
   return {};
 }
 
+void Offers::plan_record(uint32_t p, uint64_t end, const PrefixNames& names, Offer* offer) const {
+  const TierPlan& plan = *state_.plan;
+  const TierPart& part = plan.parts()[p];
+  Record record;
+  record.range.first = plan.unit_begin(end);
+  record.range.end = end;
+  record.names = names;
+  record.part = p;
+  record.header_bytes = header_bytes(part.shape, part.is_state ? 1 : num_blocks(plan.stretches(part, end)));
+  record.bytes = plan.record_bytes(part, end);
+  offer->records.push_back(record);
+}
+
 Status Offers::plan_records(SequenceId sequence, std::span<const quire_symbol> symbols, bool grows, Offer* offer) {
   const TierPlan& plan = *state_.plan;
   const uint64_t ahead = plan.look_ahead();
-  std::vector<uint64_t> ends, lengths;
-  for (uint64_t end = plan.unit_tokens(); end < offer->end_token; end += plan.unit_tokens()) ends.push_back(end);
-  ends.push_back(offer->end_token);
+  std::vector<uint64_t> ends, lengths = {0};
+  plan.each_unit(offer->end_token, [&](uint64_t end) { ends.push_back(end); });
   for (const uint64_t end : ends) {
     lengths.push_back(end);
     lengths.push_back(end + ahead);
@@ -110,25 +126,23 @@ Status Offers::plan_records(SequenceId sequence, std::span<const quire_symbol> s
     std::memcpy(name.data(), digests.data() + static_cast<size_t>(at) * name.size(), name.size());
     return name;
   };
+  for (uint32_t p = 0; p < plan.parts().size(); ++p) {
+    const TierPart& part = plan.parts()[p];
+    if (part.twin != p || !part.live.fixed) continue;
+    const PrefixNames names = with_encoder({name_at(0), name_at(0)}, offer->encoder);
+    plan.each_unit(offer->encoder, [&](uint64_t end) { plan_record(p, end, names, offer); });
+  }
   for (const uint64_t end : ends) {
-    const PrefixNames names{name_at(end), name_at(end + ahead)};
+    const PrefixNames names = with_encoder({name_at(end), name_at(end + ahead)}, offer->encoder);
     for (uint32_t p = 0; p < plan.parts().size(); ++p) {
       const TierPart& part = plan.parts()[p];
-      if (part.twin != p || (part.is_state ? end != offer->end_token : plan.record_bytes(part, end) == 0)) continue;
+      if (part.twin != p || part.live.fixed || (part.is_state ? end != offer->end_token : plan.record_bytes(part, end) == 0)) continue;
       // What the sequence has of an early unit now may be less when the last one is committed.
       const bool is_needed = part.is_state || end > part.live.tail_begin(offer->end_token) || plan.unit_begin(end) < part.live.sink;
-      if (grows && !is_needed) continue;
-      Record record;
-      record.range.first = plan.unit_begin(end);
-      record.range.end = end;
-      record.names = names;
-      record.part = p;
-      record.header_bytes = header_bytes(part.shape, part.is_state ? 1 : num_blocks(plan.stretches(part, end)));
-      record.bytes = plan.record_bytes(part, end);
-      offer->records.push_back(record);
+      if (!grows || is_needed) plan_record(p, end, names, offer);
     }
   }
-  offer->holds.reserve(ends.size());
+  offer->holds.reserve(ends.size() + 1);
   describe(identity, {name_at(offer->end_token), name_at(offer->end_token + ahead)}, offer);
   return {};
 }
@@ -148,7 +162,7 @@ void Offers::place_headers(Offer* offer) const {
 }
 
 Status Offers::hold_all(SequenceId sequence, Offer* offer) {
-  auto hold = state_.cache->hold_begin(sequence, 0, offer->end_token);
+  auto hold = state_.cache->hold_begin(sequence, 0, offer->end_token, 0, offer->encoder);
   if (!hold.ok()) return hold.take_status();
   offer->holds.push_back(*hold);
   offer->held_tokens = offer->end_token;
@@ -168,12 +182,21 @@ Status Offers::grow(Offer* offer) {
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(offer->sequence, &info));
   std::vector<Record>& records = offer->records;
   size_t to = offer->num_held;
+  if (info.committed > 0 && info.encoder_tokens != offer->encoder) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: it has another number of encoder_tokens");
+  }
   // What drafts wrote ahead of a chunk may be written again by the next one.
-  const auto final_at = [&](uint64_t end) { return end == offer->end_token ? end : end + state_.plan->look_ahead(); };
-  while (to < records.size() && final_at(records[to].range.end) <= info.committed) ++to;
+  const auto final_at = [&](const Record& record) {
+    if (is_of_encoder(record)) return uint64_t{1};
+    const uint64_t end = record.range.end;
+    return end == offer->end_token ? end : end + state_.plan->look_ahead();
+  };
+  while (to < records.size() && final_at(records[to]) <= info.committed) ++to;
   if (to == offer->num_held) return {};
-  const uint64_t first = records[offer->num_held].range.first, end = records[to - 1].range.end;
-  auto hold = state_.cache->hold_begin(offer->sequence, first, end, offer->end_token);
+  const uint64_t first = records[offer->num_held].range.first;  // 0 of an encoder's: all of them are the first ones
+  const uint64_t end = is_of_encoder(records[to - 1]) ? 0 : records[to - 1].range.end;
+  const uint64_t encoder = is_of_encoder(records[offer->num_held]) ? offer->encoder : 0;
+  auto hold = state_.cache->hold_begin(offer->sequence, first, end, offer->end_token, encoder);
   if (!hold.ok()) return {};      // a step writes a state in place, a load is in progress, or all holds exist: the next call tries again
   offer->holds.push_back(*hold);  // there is room
   offer->held_tokens = end;
@@ -192,6 +215,7 @@ void Offers::describe(std::string_view identity, const PrefixNames& prefix, Offe
   OfferDescription description = describe_plan(*state_.plan);
   describe_identity(identity, offer->handle, &description);
   description.end_token = offer->end_token;
+  description.encoder_tokens = static_cast<uint32_t>(offer->encoder);
   description.prefix = prefix;
   const std::vector<uint8_t> bytes = write_description(description);
   const uint64_t most = state_.tiers[offer->tier]->connector().info().max_object_bytes;
@@ -262,7 +286,8 @@ Status Offers::info(const OfferHandle& handle, quire_offer_info* info) const {
   if (offer == nullptr) return fail(QUIRE_NOT_FOUND, "handle: no such offer, or it has ended");
   info->is_ready = offer->is_complete() || (offer->is_described && offer->grew) ? 1 : 0;
   info->num_records = offer->records.size();
-  const uint64_t before = offer->records[std::min(offer->next, offer->records.size() - 1)].range.first;
+  const Record& next = offer->records[std::min(offer->next, offer->records.size() - 1)];
+  const uint64_t before = is_of_encoder(next) ? 0 : next.range.first;
   info->num_tokens = offer->is_complete() ? offer->end_token : std::min(before, offer->held_tokens);
   return {};
 }

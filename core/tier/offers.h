@@ -70,6 +70,7 @@ class Offers {
     uint32_t tier = 0;
     SequenceId sequence;  // it grows with
     uint64_t end_token = 0;
+    uint64_t encoder = 0;      // tokens of cross attention
     bool grew = false;         // it did not have all of it when it began
     uint64_t held_tokens = 0;  // of the sequence
     uint64_t bytes = 0;
@@ -91,12 +92,17 @@ class Offers {
   };
 
   Offer* find(const OfferHandle& handle) const;
+  // Its tokens are not those of the prompt.
+  bool is_of_encoder(const Record& record) const {  //
+    return state_.plan->parts()[record.part].live.fixed;
+  }
   Status check(uint32_t tier) const;
-  // Where the offer ends, and whether it grows.
+  // Where the offer ends, whether it grows, and what it has of an encoder.
   Status choose_end(SequenceId sequence, uint64_t end_token, Offer* offer, bool* grows) const;
   // Its records as they will be, and the description.
   Status plan_records(SequenceId sequence, std::span<const quire_symbol> symbols, bool grows,  //
                       Offer* offer);
+  void plan_record(uint32_t part, uint64_t end, const PrefixNames& names, Offer* offer) const;
   void place_headers(Offer* offer) const;
   // What the sequence has of a record. Errors: FAILED_PRECONDITION (resuming at `end_token` needs
   // more of it).

@@ -93,7 +93,7 @@ void Questions::compare(Fetch* fetch, std::span<const uint8_t> description) {
     OfferDescription own = describe_plan(*state_.plan);
     OfferHandle handle{};
     std::copy_n(f.peer_key.begin(), handle.size(), handle.begin());
-    OfferReader reader{own, *state_.sources, state_.plan->grid(), f.peer_end, f.longest, false, f.has_refused_blocks};
+    OfferReader reader{own, *state_.sources, state_.plan->grid(), f.peer_end, f.encoder, f.longest, false, f.has_refused_blocks};
     std::string identity;
     const std::array<uint64_t, 2> lengths = {f.peer_end, f.peer_end + own.look_ahead};
     reader.has_prefix = f.peer_end <= f.longest && lengths[1] <= f.symbols.size();

@@ -75,6 +75,10 @@ void Sources::add_others(uint32_t family, uint32_t size) {
       if (std::any_of(found.begin(), found.end(), same)) continue;
       if (!source.shape.is_state) {
         auto views = RecordViews::make(plan_.config(), source.shape);
+        if (!views.ok()) {  // rows that are equal on our ranks, and differ on those
+          source.shape.order = layer_by_layer(source.shape.order);
+          views = RecordViews::make(plan_.config(), source.shape);
+        }
         if (!views.ok()) return;
         source.token_bytes = views->block_bytes / views->block_tokens;
       }

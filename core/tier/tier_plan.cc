@@ -17,6 +17,17 @@ constexpr uint64_t kMostTokens = uint64_t{1} << 16;  // or a grid that is coarse
 
 }  // namespace
 
+PrefixNames with_encoder(const PrefixNames& names, uint64_t tokens) {
+  if (tokens == 0) return names;
+  const auto with = [tokens](const PrefixName& name) {
+    std::string bytes = "quire encoder 1";
+    bytes.append(name.begin(), name.end());
+    for (int i = 0; i < 8; ++i) bytes += static_cast<char>(tokens >> 8 * i);
+    return BlockHasher::sha256(bytes).bytes;
+  };
+  return {with(names.own), with(names.ahead)};
+}
+
 Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> config, std::string_view weights, uint64_t unit_tokens,
                                                  uint64_t max_object_bytes) {
   if (weights.empty()) return invalid("options.weights: empty; nothing else tells two models of one shape apart");
@@ -35,7 +46,6 @@ Status TierPlan::make_parts() {
     for (uint32_t f = 0; f < families_.size(); ++f) {
       const uint32_t g = families_[f].groups[0];
       const GroupPlan& group = config_->groups[g];
-      if (group.live.fixed) return fail(QUIRE_UNIMPLEMENTED, "tiers: group %u is of cross attention, which has no prefix to find it by", g);
       TierPart part;
       part.shape = RecordShape::of(*config_, s, families_[f]);
       if (part.shape.members.empty()) continue;
@@ -54,11 +64,17 @@ Status TierPlan::make_parts() {
       const auto same = std::find_if(parts_.begin(), parts_.end(), [&](const TierPart& other) { return other.name == part.name; });
       part.twin = static_cast<uint32_t>(same - parts_.begin());
       has_states_ = has_states_ || part.is_state;
+      if (part.live.fixed) most_encoder_ = most_encoder_ == 0 ? group.encoder_tokens : std::min(most_encoder_, group.encoder_tokens);
       look_ahead_ = std::max<uint64_t>(look_ahead_, part.look_ahead);
       parts_.push_back(std::move(part));
     }
   }
   return {};
+}
+
+Status TierPlan::check_prompts_name_all(const char* what) const {
+  if (most_encoder_ == 0) return {};
+  return fail(QUIRE_UNIMPLEMENTED, "%s: the model has cross attention, and prompts do not say what its encoder was given", what);
 }
 
 // A bound, wherever in a sequence the unit lies.
@@ -79,32 +95,35 @@ uint64_t TierPlan::largest_record() const {
 Status TierPlan::choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes) {
   const bool is_chosen = unit_tokens == 0;
   grid_ = config_->hit_alignment_tokens;
+  uint64_t whole = 1;                             // blocks of cross attention, which lie on another axis
   std::vector<uint64_t> bytes(families_.size());  // of a block, over all ranks
   double most = 0;                                // bytes of a token
   for (size_t p = 0; p < parts_.size(); ++p) {
     const TierPart& part = parts_[p];
     if (part.is_state) continue;
-    grid_ = std::lcm(grid_, uint64_t{part.block_tokens});
+    uint64_t& of = part.live.fixed ? whole : grid_;
+    of = std::lcm(of, uint64_t{part.block_tokens});
     if (part.twin == p) bytes[part.family] += part.runs.block_bytes();
     most = std::max(most, static_cast<double>(bytes[part.family]) / part.block_tokens);
   }
+  whole = std::lcm(whole, grid_);
   if (unit_tokens == 0) {
     const double wanted = most > 0 ? static_cast<double>(kLeastBytes) / most : 256;
     const uint64_t tokens = std::bit_ceil(std::clamp<uint64_t>(static_cast<uint64_t>(wanted), kShortest, kLongest));
-    unit_tokens = round_up(tokens, grid_);
+    unit_tokens = round_up(tokens, whole);
   }
-  if (unit_tokens % grid_ != 0) {
+  if (unit_tokens % whole != 0) {
     return invalid("options.unit_tokens: %llu, a multiple of %llu is wanted", static_cast<unsigned long long>(unit_tokens),
-                   static_cast<unsigned long long>(grid_));
+                   static_cast<unsigned long long>(whole));
   }
-  const uint64_t longest = std::max(kMostTokens, grid_);
+  const uint64_t longest = std::max(kMostTokens, whole);
   if (unit_tokens > longest) {
     return invalid("options.unit_tokens: %llu, at most %llu", static_cast<unsigned long long>(unit_tokens),
                    static_cast<unsigned long long>(longest));
   }
   unit_tokens_ = unit_tokens;
   if (max_object_bytes == 0) return {};
-  while (is_chosen && largest_record() > max_object_bytes && unit_tokens_ > grid_) unit_tokens_ = round_up(unit_tokens_ / 2, grid_);
+  while (is_chosen && largest_record() > max_object_bytes && unit_tokens_ > whole) unit_tokens_ = round_up(unit_tokens_ / 2, whole);
   if (largest_record() <= max_object_bytes) return {};
   return fail(is_chosen ? QUIRE_UNIMPLEMENTED : QUIRE_INVALID_ARGUMENT,
               "options.unit_tokens: a unit of %llu tokens has records of %llu bytes, a connector takes objects of at most %llu",

@@ -5,6 +5,10 @@
 // groups on a shard, it has at most one record. A record of groups that need only a part of the
 // tokens has those that resuming at its end needs. So resuming anywhere needs, of each unit before
 // it, no more than its records have.
+//
+// The tokens of an encoder, which cross attention reads, are cut into units like those of a prompt.
+// They do not follow from the prompt, so their records are named by the empty one, and only who
+// knows whose they are may ask for them: the reader of an offer.
 #pragma once
 
 #include <quire/hold.h>
@@ -46,6 +50,9 @@ struct PrefixNames {
   PrefixName own{};    // of the tokens
   PrefixName ahead{};  // and of those that drafts read ahead
 };
+// The names of the same where an encoder has so many tokens: nobody takes what was computed with it
+// for what was computed without. 0: as they are.
+PrefixNames with_encoder(const PrefixNames& names, uint64_t tokens);
 
 class TierPlan {
  public:
@@ -60,12 +67,21 @@ class TierPlan {
   uint64_t unit_tokens() const { return unit_tokens_; }
   uint64_t look_ahead() const { return look_ahead_; }  // tokens, the most of all groups
   bool has_states() const { return has_states_; }
+  uint64_t most_encoder() const { return most_encoder_; }  // tokens; 0: there is no cross attention
+  // UNIMPLEMENTED where a prompt does not say all of what its blocks depend on.
+  Status check_prompts_name_all(const char* what) const;
   uint64_t grid() const { return grid_; }  // boundaries are its multiples
   const Fingerprint& fingerprint() const { return fingerprint_; }
   const std::string& model() const { return model_; }  // what it is of, as text
 
   // The unit that ends at or holds the last token before `end` begins here.
   uint64_t unit_begin(uint64_t end) const { return end == 0 ? 0 : (end - 1) / unit_tokens_ * unit_tokens_; }
+  // Visits the ends of units of so many tokens: visit(end).
+  template <typename Visit>
+  void each_unit(uint64_t tokens, Visit visit) const {
+    for (uint64_t end = unit_tokens_; end < tokens; end += unit_tokens_) visit(end);
+    if (tokens > 0) visit(tokens);
+  }
   // Blocks of the record of the unit that ends at `end`: sinks and tail. Both empty: no record.
   using Stretches = std::array<BlockStretch, 2>;
   Stretches stretches(const TierPart& part, uint64_t end) const {
@@ -90,6 +106,7 @@ class TierPlan {
   std::vector<TierPart> parts_;
   uint64_t unit_tokens_ = 0, look_ahead_ = 0, grid_ = 1;
   bool has_states_ = false;
+  uint64_t most_encoder_ = 0;
   std::string model_;
   Fingerprint fingerprint_{};
 };

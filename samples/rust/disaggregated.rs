@@ -177,7 +177,7 @@ fn decode(symbols: &[Symbol]) -> Result<i32> {
     let (engine, link) = open(r#"{"trusted": true}"#, false)?;
     let tiers = engine.tiers(link)?;
     let sequence = Sequence::new(&engine.cache, None)?;
-    let peer = Peer { tier: 0, address, handle, end_token: end.parse().expect("a number"), grows: true };
+    let peer = Peer { tier: 0, address, handle, end_token: end.parse().expect("a number"), grows: true, encoder_tokens: 0 };
     tiers.begin_fetch_from(&peer, sequence.id(), &symbols[..PROMPT], Some(Duration::from_secs(10)))?;
     let ended = until(&tiers, |ended| Ok(ended.first().copied()))?;
     println!("decode: {:?}, {} tokens came", ended.outcome, ended.committed);

@@ -66,7 +66,7 @@ void check_text(const char (&text)[kSize], const char* what) {
 
 void check_refusal(const std::optional<quire_offer_refusal>& refusal) {
   if (!refusal) return;
-  require(refusal->field >= QUIRE_OFFER_VERSION && refusal->field <= QUIRE_OFFER_BLOCK_TOKENS, "a field is one of them");
+  require(refusal->field >= QUIRE_OFFER_VERSION && refusal->field <= QUIRE_OFFER_ENCODER_TOKENS, "a field is one of them");
   check_text(refusal->name, "a name is text");
   check_text(refusal->here, "what is here is text");
   check_text(refusal->there, "what is there is text");
@@ -105,7 +105,7 @@ void run(const Rig& rig, Input in) {
   }
   require(bytes == rig.bytes ? *offer == rig.own : !(*offer == rig.own), "what is said is what was written");
   for (const bool has_refused : {false, true}) {
-    const OfferReader reader{rig.own, *rig.sources, rig.plan->grid(), 128, 200, true, has_refused};
+    const OfferReader reader{rig.own, *rig.sources, rig.plan->grid(), 128, 0, 200, true, has_refused};
     const auto refusal = first_difference(reader, *offer);
     check_refusal(refusal);
     require(bytes != rig.bytes || !refusal, "an offer like ours is not refused");

@@ -36,6 +36,9 @@ struct Both {
       : prefill(clock, from, {&store}), decode(clock, to, {&store}), text(count_text(1, tokens + 1 + look_ahead(from))), end(tokens) {}
 
   void begin(int64_t deadline_ns = 0) {
+    const auto is_cross = [](const quire_layer& layer) { return layer.kind == QUIRE_LAYER_CROSS; };
+    const std::vector<quire_layer>& layers = prefill.options().layers;
+    if (std::any_of(layers.begin(), layers.end(), is_cross)) compute_to(16);  // then what the encoder has is known
     offer = prefill.grow(source, text, end);
     fetch = decode.begin_from(offer, sequence, text, deadline_ns);
   }

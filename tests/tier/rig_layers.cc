@@ -69,6 +69,13 @@ quire_layer latent_layer() {
   return layer;
 }
 
+quire_layer cross_layer(uint64_t encoder_tokens, uint32_t heads) {
+  quire_layer layer = full_layer(heads);
+  layer.kind = QUIRE_LAYER_CROSS;
+  layer.encoder_tokens = encoder_tokens;
+  return layer;
+}
+
 std::vector<quire_layer> any_layers(std::mt19937_64& random) {
   std::vector<quire_layer> layers;
   const uint32_t heads = 1u << random() % 4;
@@ -99,6 +106,7 @@ std::vector<std::vector<quire_layer>> offered_kinds() {
       {latent_layer(), latent_layer()},
       {full_layer(4), state_layer()},
       {full_layer(4), cut_state_layer(), window_layer(30), state_layer()},
+      {full_layer(), cross_layer(200), window_layer(40)},
   };
 }
 

@@ -38,7 +38,7 @@ Engine::Arrays Engine::arrays_of(quire_step step, const Place& place) const {
   }
   a.pitch = group.table_pitch;
   fill_array(step, QUIRE_FILL_TABLE, target, a.pitch, &a.table);
-  fill_array(step, QUIRE_FILL_SLOTS, target, step_info.num_tokens, &a.slots);
+  if (group.encoder_tokens == 0) fill_array(step, QUIRE_FILL_SLOTS, target, step_info.num_tokens, &a.slots);
   return a;
 }
 

@@ -96,6 +96,8 @@ quire_layer state_layer();
 // and matrices of 8 heads.
 quire_layer cut_state_layer();
 quire_layer latent_layer();
+// Of at most so many tokens of an encoder.
+quire_layer cross_layer(uint64_t encoder_tokens, uint32_t heads = 2);
 // One to three of all kinds, of a random size each.
 std::vector<quire_layer> any_layers(std::mt19937_64& random);
 // Models whose sequences are offered: of each kind of layers.
@@ -119,6 +121,10 @@ class Engine {
   uint64_t compute(const Text& text, bool finish = true);
   quire_sequence_id open(const quire_identity* identity = nullptr);
   void finish(quire_sequence_id sequence);
+  // Its encoder was given this, and has so many tokens; before it is, all were given the same.
+  void set_encoder(quire_sequence_id sequence, uint64_t given, uint64_t tokens) {  //
+    encoders_[sequence] = {tokens, given};
+  }
   // Goes on from what the sequence has: to the whole text.
   void go_on(quire_sequence_id sequence, const Text& text);
 
@@ -176,6 +182,7 @@ class Engine {
   quire_cache_stats cache_stats() const;
   quire_sequence_info info(quire_sequence_id sequence) const;
   quire_cache* cache() const { return cache_.get(); }
+  const EngineOptions& options() const { return options_; }
   quire_config* config() const { return config_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
   quire_connector* connector(uint32_t tier) const { return connectors_[tier].get(); }
@@ -212,11 +219,19 @@ class Engine {
   // As an engine does it that keeps tables on a device: it uploads what the step lists. What
   // kernels may read is then there.
   void upload(quire_step step, quire_sequence_id sequence);
-  void read(quire_step step, const Text& text, uint64_t position);
+  void read(quire_step step, quire_sequence_id sequence, const Text& text, uint64_t position);
   quire_device* device_of(uint32_t shard);
   // Regions on a device have shadows in host memory, which the stamps are written to and read from.
   void mirror(bool to_device);
-  void write(quire_step step, const Text& text, uint64_t position, uint64_t end);
+  void write(quire_step step, quire_sequence_id sequence, const Text& text, uint64_t position,  //
+             uint64_t end);
+  // Visits the rows of an encoder's tokens in a layer: visit(address, stamp).
+  struct Encoder {
+    uint64_t tokens = 0, given = 0;
+  };
+  template <typename Visit>
+  void each_of_encoder(const Place& place, const Arrays& a, const Encoder& encoder,  //
+                       Visit visit) const;
   // Whether a step that ends there cannot know the row.
   bool is_guess(const Place& place, uint64_t token, uint64_t end) const {
     return end < options_.guesses_before && token + options_.layers[place.layer].look_ahead >= end;
@@ -236,6 +251,7 @@ class Engine {
   Owned<quire_tiers, quire_tiers_release> tiers_;
   std::vector<quire_group_info> groups_;
   std::vector<Place> places_;
+  std::map<quire_sequence_id, Encoder> encoders_;
   std::map<std::pair<size_t, void*>, std::vector<std::byte>> shadows_;  // by shard and address
   // Symbols of the last session.
   Text restored_;

@@ -64,6 +64,7 @@ TEST(UcxOffers, ComeWhole) {
   const Text text = count_text(1, 417);
   for (const auto& layers : {std::vector<quire_layer>{full_layer(4), window_layer(40)},
                              {full_layer(4), cut_state_layer(), window_layer(100, 20), state_layer()},
+                             {full_layer(4), cross_layer(200, 4), window_layer(40)},
                              {latent_layer(), latent_layer()}}) {
     for (const auto& [from, to] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {4U, 2U}}) {
       SCOPED_TRACE(std::to_string(layers.size()) + " layers, " + std::to_string(from) + " to " + std::to_string(to) + " ranks");

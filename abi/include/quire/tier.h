@@ -108,12 +108,12 @@ typedef struct quire_tiers_options {
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
  * unit_tokens that are larger than a connector's max_object_bytes; a ring too small for one block),
- * FAILED_PRECONDITION (the cache has no prefix reuse, has tiers already, or records no events for
- * event_ring_bytes; a connector has tickets in flight, or is used by other tiers),
- * NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED (cross
- * attention; EVICTING with draft layers; a connector without host memory, with keys shorter than 32
- * bytes or with objects shorter than one block; built without SHA-256), and the connectors' and the
- * driver's. */
+ * FAILED_PRECONDITION (a tier that writes, and the cache has no prefix reuse; the cache has tiers
+ * already, or records no events for event_ring_bytes; a connector has tickets in flight, or is used
+ * by other tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED
+ * (cross attention, but for tiers that are all QUIRE_TIER_PEERS; EVICTING with draft layers; a
+ * connector without host memory, with keys shorter than 32 bytes or with objects shorter than one
+ * block; built without SHA-256), and the connectors' and the driver's. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
                                         quire_tiers **out, quire_error *err);
 /* Adds a reference and returns the argument. Thread: any thread. Blocking: no. */
@@ -223,13 +223,16 @@ typedef struct quire_offer_info {
  * - *out: the offer. num_bytes of one that grows: at most.
  * quire_tiers_run prepares the offer, after the kernels that are queued by then. It can be passed
  * on when is_ready of quire_offer_get_info is 1.
+ * With cross attention an offer has the tokens of the encoder, too. How many they are is known when
+ * the first step of the sequence is reserved, so begin the offer after that.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few
  * symbols, end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is
- * committed, and end_token is 0; of an offer that does not grow: a load of the sequence is in
- * progress, or the state or a block of a window at its end is not there), RESOURCE_EXHAUSTED
- * (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (a connector that registers regions; one
- * that grows, through a connector whose objects are too short for its description). */
+ * committed, and end_token is 0; cross attention, and nothing is reserved; of an offer that does
+ * not grow: a load of the sequence is in progress, or the state or a block of a window at its end
+ * is not there), RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (a
+ * connector that registers regions; one that grows, through a connector whose objects are too short
+ * for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        uint64_t end_token, uint32_t tier, quire_offer *out,
@@ -259,7 +262,8 @@ typedef struct quire_peer {
   uint8_t handle[16];              /* of quire_offer */
   uint64_t end_token;
   uint32_t flags;                  /* QUIRE_PEER_* */
-  uint32_t reserved0;              /* 0 */
+  /* Cross attention: encoder_tokens (quire_sequence_info) of the offered sequence. Otherwise 0. */
+  uint32_t encoder_tokens;
 } quire_peer;
 
 /* As quire_fetch_begin, and asks a peer for what it offers. Whatever else the cache and the tiers
@@ -268,6 +272,9 @@ typedef struct quire_peer {
  * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If the offer does
  * not fit this process, quire_fetch_get_refusal says why.
  *
+ * With cross attention the sequence then has the encoder's tokens, too: reserve the rest without
+ * encoder_tokens. If the fetch brings nothing, the sequence is empty.
+ *
  * With QUIRE_PEER_GROWS the load begins at once, with room for all of the prompt, and records come
  * as the peer adds them. The peer is asked again after a sixteenth of the time since something came
  * last, 1 to 50 ms. If it neither answers nor sends for a second, or its offer has ended, the fetch
@@ -275,8 +282,8 @@ typedef struct quire_peer {
  * time to compute the prompt and 1 s, or 60 s without ns_per_token. Progress is not judged, since
  * it is that of the other process. Such a fetch is one of max_loads for as long.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier),
- * FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
+ * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier,
+ * encoder_tokens), FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
 QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_id sequence,
                                             const quire_symbol *symbols, uint64_t num_symbols,
                                             int64_t deadline_ns, const quire_peer *peer,
@@ -300,6 +307,7 @@ enum quire_offer_field_e {
                                     * compute after it, or groups cannot all resume there here */
   QUIRE_OFFER_PROMPT = 12,         /* other tokens */
   QUIRE_OFFER_BLOCK_TOKENS = 13,   /* windows under longer blocks than the writer's */
+  QUIRE_OFFER_ENCODER_TOKENS = 14, /* it is not that of quire_peer */
   QUIRE_OFFER_FIELD_FORCE32 = -0x7fffffff
 };
 

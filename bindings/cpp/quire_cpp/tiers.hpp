@@ -25,10 +25,10 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
   Returned<quire_fetch_id> begin_fetch(quire_sequence_id sequence, std::span<const quire_symbol> symbols, int64_t deadline_ns = 0) const {
     return detail::get<quire_fetch_id>(quire_fetch_begin, get(), sequence, symbols.data(), uint64_t{symbols.size()}, deadline_ns);
   }
-  // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token; with
-  // QUIRE_PEER_GROWS it waits for what is missing. Errors: those of begin_fetch, INVALID_ARGUMENT,
-  // OUT_OF_RANGE (tier), FAILED_PRECONDITION
-  // (no QUIRE_TIER_PEERS).
+  // The same, and asks a peer for what it offers: peer.tier, address, handle and end_token, and
+  // encoder_tokens of cross attention; with QUIRE_PEER_GROWS it waits for what is missing. Errors:
+  // those of begin_fetch, INVALID_ARGUMENT, OUT_OF_RANGE (tier, encoder_tokens),
+  // FAILED_PRECONDITION (no QUIRE_TIER_PEERS).
   Returned<quire_fetch_id> begin_fetch_from(const quire_peer& peer, quire_sequence_id sequence,  //
                                             std::span<const quire_symbol> symbols,               //
                                             int64_t deadline_ns = 0) const {

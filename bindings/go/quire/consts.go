@@ -368,19 +368,20 @@ type OfferField int32
 
 // OfferField: see the headers.
 const (
-	OfferVersion     OfferField = C.QUIRE_OFFER_VERSION
-	OfferWeights     OfferField = C.QUIRE_OFFER_WEIGHTS
-	OfferLayers      OfferField = C.QUIRE_OFFER_LAYERS
-	OfferUnitTokens  OfferField = C.QUIRE_OFFER_UNIT_TOKENS
-	OfferRanks       OfferField = C.QUIRE_OFFER_RANKS
-	OfferGroups      OfferField = C.QUIRE_OFFER_GROUPS
-	OfferLookAhead   OfferField = C.QUIRE_OFFER_LOOK_AHEAD
-	OfferSalt        OfferField = C.QUIRE_OFFER_SALT
-	OfferAdapter     OfferField = C.QUIRE_OFFER_ADAPTER
-	OfferEpoch       OfferField = C.QUIRE_OFFER_EPOCH
-	OfferEndToken    OfferField = C.QUIRE_OFFER_END_TOKEN
-	OfferPrompt      OfferField = C.QUIRE_OFFER_PROMPT
-	OfferBlockTokens OfferField = C.QUIRE_OFFER_BLOCK_TOKENS
+	OfferVersion       OfferField = C.QUIRE_OFFER_VERSION
+	OfferWeights       OfferField = C.QUIRE_OFFER_WEIGHTS
+	OfferLayers        OfferField = C.QUIRE_OFFER_LAYERS
+	OfferUnitTokens    OfferField = C.QUIRE_OFFER_UNIT_TOKENS
+	OfferRanks         OfferField = C.QUIRE_OFFER_RANKS
+	OfferGroups        OfferField = C.QUIRE_OFFER_GROUPS
+	OfferLookAhead     OfferField = C.QUIRE_OFFER_LOOK_AHEAD
+	OfferSalt          OfferField = C.QUIRE_OFFER_SALT
+	OfferAdapter       OfferField = C.QUIRE_OFFER_ADAPTER
+	OfferEpoch         OfferField = C.QUIRE_OFFER_EPOCH
+	OfferEndToken      OfferField = C.QUIRE_OFFER_END_TOKEN
+	OfferPrompt        OfferField = C.QUIRE_OFFER_PROMPT
+	OfferBlockTokens   OfferField = C.QUIRE_OFFER_BLOCK_TOKENS
+	OfferEncoderTokens OfferField = C.QUIRE_OFFER_ENCODER_TOKENS
 )
 
 // ConnectorState says whether a connector works now.

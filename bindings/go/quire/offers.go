@@ -14,13 +14,16 @@ type Peer struct {
 	// The offer may grow still: what is missing is waited for, until EndToken is reached, the offer
 	// ends, or the deadline passes.
 	Grows bool
+	// Cross attention: those of the sequence that is offered. Otherwise 0.
+	EncoderTokens uint32
 }
 
 // BeginFetchFrom is BeginFetch, and asks a peer for what it offers: only for what cache and tiers
 // lack. When the fetch ends, the peer learns that the offer is not needed any more. Tensor-parallel
 // size, blocks, page order and policy of the peer may differ, as those of records may
 // (TiersOptions.TensorParallel).
-// Errors: those of BeginFetch, OutOfRange (peer.Tier), FailedPrecondition (a tier without Peers).
+// Errors: those of BeginFetch, OutOfRange (peer.Tier, peer.EncoderTokens), FailedPrecondition (a tier
+// without Peers).
 func (t *Tiers) BeginFetchFrom(peer Peer, sequence SequenceID, symbols []Symbol,
 	deadlineNs int64) (FetchID, error) {
 	var a arena
@@ -28,6 +31,7 @@ func (t *Tiers) BeginFetchFrom(peer Peer, sequence SequenceID, symbols []Symbol,
 	var p C.quire_peer
 	p.struct_size = C.uint32_t(unsafe.Sizeof(p))
 	p.tier, p.address, p.end_token = C.uint32_t(peer.Tier), a.text(peer.Address), C.uint64_t(peer.EndToken)
+	p.encoder_tokens = C.uint32_t(peer.EncoderTokens)
 	if peer.Grows {
 		p.flags = C.QUIRE_PEER_GROWS
 	}

@@ -210,6 +210,7 @@ class OfferField(IntEnum):
     END_TOKEN = 11
     PROMPT = 12
     BLOCK_TOKENS = 13
+    ENCODER_TOKENS = 14
 
 
 class HashAlgorithm(IntEnum):

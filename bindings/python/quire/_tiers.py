@@ -102,6 +102,7 @@ class Peer:
     - tier: index of a `Tier` with peers
     - grows: the offer may grow still; what is missing is waited for, until end_token is reached, the
       offer ends, or the deadline passes
+    - encoder_tokens: cross attention: those of the sequence that is offered
     """
 
     address: str
@@ -109,6 +110,7 @@ class Peer:
     end_token: int
     tier: int = 0
     grows: bool = False
+    encoder_tokens: int = 0
 
 
 class Tiers:
@@ -203,11 +205,12 @@ class Tiers:
         """As `fetch`, and asks a peer for what it offers: only what cache and tiers lack. When the
         fetch ends, the peer learns that the offer is not needed any more.
 
-        Errors: those of `fetch`, OUT_OF_RANGE (tier), FAILED_PRECONDITION (a tier without peers).
+        Errors: those of `fetch`, OUT_OF_RANGE (tier, encoder_tokens), FAILED_PRECONDITION (a tier without peers).
         """
         data, count = symbols_of(symbols)
         where, kept, out = struct("quire_peer"), Kept(), ffi.new("uint64_t *")
-        set_fields(where, kept, dict(tier=peer.tier, address=peer.address, end_token=peer.end_token, flags=int(peer.grows)))
+        set_fields(where, kept, dict(tier=peer.tier, address=peer.address, end_token=peer.end_token, flags=int(peer.grows),
+                                     encoder_tokens=peer.encoder_tokens))
         where.handle = _handle(peer.handle)
         with self._cache._serial:
             call(lib.quire_fetch_begin_peer, self._pointer, count_of("sequence", sequence), data, count, deadline_ns, where, out)

@@ -1704,7 +1704,7 @@ pub struct quire_peer {
     pub handle: [u8; 16usize],
     pub end_token: u64,
     pub flags: u32,
-    pub reserved0: u32,
+    pub encoder_tokens: u32,
 }
 zeroed!(quire_peer);
 pub type quire_offer_field = i32;
@@ -1721,6 +1721,7 @@ pub const QUIRE_OFFER_EPOCH: quire_offer_field_e = 10;
 pub const QUIRE_OFFER_END_TOKEN: quire_offer_field_e = 11;
 pub const QUIRE_OFFER_PROMPT: quire_offer_field_e = 12;
 pub const QUIRE_OFFER_BLOCK_TOKENS: quire_offer_field_e = 13;
+pub const QUIRE_OFFER_ENCODER_TOKENS: quire_offer_field_e = 14;
 pub const QUIRE_OFFER_FIELD_FORCE32: quire_offer_field_e = -2147483647;
 pub type quire_offer_field_e = ::std::os::raw::c_int;
 #[repr(C)]

@@ -1129,7 +1129,7 @@ layout! {
         handle,
         end_token,
         flags,
-        reserved0,
+        encoder_tokens,
     }
     quire_offer_refusal {
         struct_size,

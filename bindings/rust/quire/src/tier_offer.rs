@@ -82,6 +82,8 @@ pub enum OfferField {
     Prompt,
     /// Windows under longer blocks than the writer's.
     BlockTokens,
+    /// Not that of the [`Peer`].
+    EncoderTokens,
     /// One of a later version.
     Unknown(i32),
 }
@@ -102,6 +104,7 @@ impl OfferField {
             sys::QUIRE_OFFER_END_TOKEN => OfferField::EndToken,
             sys::QUIRE_OFFER_PROMPT => OfferField::Prompt,
             sys::QUIRE_OFFER_BLOCK_TOKENS => OfferField::BlockTokens,
+            sys::QUIRE_OFFER_ENCODER_TOKENS => OfferField::EncoderTokens,
             other => OfferField::Unknown(other),
         }
     }
@@ -120,6 +123,8 @@ pub struct Peer<'a> {
     pub end_token: u64,
     /// The offer may grow still: what is missing is waited for, until `end_token` is reached, the offer ends, or the deadline passes.
     pub grows: bool,
+    /// Cross attention: those of the sequence that is offered. Otherwise 0.
+    pub encoder_tokens: u32,
 }
 
 impl Peer<'_> {
@@ -131,7 +136,7 @@ impl Peer<'_> {
             handle: self.handle,
             end_token: self.end_token,
             flags: if self.grows { sys::QUIRE_PEER_GROWS } else { 0 },
-            reserved0: 0,
+            encoder_tokens: self.encoder_tokens,
         }
     }
 }

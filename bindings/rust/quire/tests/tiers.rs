@@ -240,7 +240,7 @@ fn offers_are_held_until_they_end() {
     assert_eq!(tiers.begin_offer(sequence, &prompt[..50], None, 0).unwrap_err().code, Code::OutOfRange);
 
     // The null connector has nothing, and is asked.
-    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token, grows: false };
+    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token, grows: false, encoder_tokens: 0 };
     let (other, strange) = (engine.open(), text(8, 100));
     let fetch = tiers.begin_fetch_from(&peer, other, &strange, Some(Duration::from_secs(5))).unwrap();
     let ended = (0..1000).find_map(|_| tiers.run(Duration::from_millis(10)).unwrap().first().copied()).unwrap();
@@ -258,7 +258,7 @@ fn offers_need_a_tier_of_peers() {
     let (sequence, prompt) = (engine.open(), text(9, 100));
     engine.compute(sequence, &prompt);
     assert_eq!(tiers.begin_offer(sequence, &prompt, None, 0).unwrap_err().code, Code::FailedPrecondition);
-    let peer = Peer { tier: 0, address: "peer:1", handle: [1; 16], end_token: 96, grows: false };
+    let peer = Peer { tier: 0, address: "peer:1", handle: [1; 16], end_token: 96, grows: false, encoder_tokens: 0 };
     assert_eq!(tiers.begin_fetch_from(&peer, engine.open(), &prompt, None).unwrap_err().code, Code::FailedPrecondition);
 }
 

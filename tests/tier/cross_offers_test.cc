@@ -1,0 +1,328 @@
+// Offers of models with cross attention: what an encoder was given does not follow from the prompt, so its tokens come with the offer, and
+// with that offer only.
+#include <algorithm>
+
+#include "tests/tier/tier_rig.h"
+
+namespace quire::test {
+namespace {
+
+constexpr uint64_t kTokens = 384, kMost = 400;
+
+EngineOptions of(std::vector<quire_layer> layers) {
+  EngineOptions o;
+  o.layers = std::move(layers);
+  o.is_peers = true;
+  o.pages = 900;
+  return o;
+}
+
+EngineOptions encoder_decoder() { return of({full_layer(), cross_layer(kMost), full_layer(), cross_layer(kMost)}); }
+
+uint32_t num_groups(const Engine& engine) {
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_config_info info = QUIRE_INIT(quire_config_info);
+  must(quire_config_get_info(engine.config(), &info, &err), err, "info");
+  return info.num_groups;
+}
+
+// One engine offers, another one reads.
+struct Both {
+  Clock clock;
+  FakeStore store{peers()};
+  Engine prefill, decode;
+  const Text text;
+  quire_sequence_id source = prefill.open(), sequence = decode.open();
+
+  Both(const EngineOptions& from, const EngineOptions& to, uint64_t tokens = kTokens)
+      : prefill(clock, from, {&store}), decode(clock, to, {&store}), text(count_text(1, tokens + 1)) {}
+
+  quire_offer offer(uint64_t given, uint64_t encoder) {
+    prefill.set_encoder(source, given, encoder);
+    decode.set_encoder(sequence, given, encoder);
+    prefill.go_on(source, first(text, text.size() - 1));
+    return prefill.offer(source, text);
+  }
+  void expect_nothing_left() {
+    prefill.settle();
+    decode.settle();
+    prefill.expect_nothing_left();
+    decode.expect_nothing_left();
+    EXPECT_EQ(prefill.stats().offers_in_progress, 0U);
+    EXPECT_EQ(store.num_in_flight(), 0U);
+    EXPECT_TRUE(store.violations().empty());
+  }
+};
+
+// Whatever the ranks, blocks, orders and policies of both are, and however many tokens the encoder has.
+TEST(CrossOffers, ComeWholeWhateverBothAre) {
+  const std::vector<std::vector<quire_layer>> kinds = {
+      {full_layer(), cross_layer(kMost)},
+      {full_layer(4), window_layer(40), cross_layer(kMost, 4)},
+      {full_layer(), cross_layer(kMost), cut_state_layer(), cross_layer(kMost)},
+      {full_layer(), cross_layer(kMost, 1), cross_layer(kMost)},
+  };
+  const uint64_t encoders[] = {1, 16, 63, 64, 65, 250, kMost};
+  const std::string orders[] = {"", "BPJKHTD", "BJPKTHD"};
+  size_t turn = 0, loads = 0;
+  for (const std::vector<quire_layer>& layers : kinds) {
+    for (const uint32_t from : {1U, 2U, 4U}) {
+      for (const uint32_t to : {1U, 2U, 4U}) {
+        for (const uint32_t block : {16U, 32U, 64U}) {
+          const uint64_t encoder = encoders[turn % 7];
+          SCOPED_TRACE("kind " + std::to_string(turn / 27) + ", " + std::to_string(from) + " to " + std::to_string(to) +
+                       " ranks, blocks of " + std::to_string(block) + ", encoder " + std::to_string(encoder));
+          EngineOptions writes = of(layers), reads = of(layers);
+          writes.unit = reads.unit = 128;
+          writes.ranks = from;
+          reads.ranks = to;
+          // Windows want no longer blocks than the writer's; layers of several sizes one policy and order.
+          const bool has_window = layers[1].kind == QUIRE_LAYER_SLIDING_WINDOW;
+          const bool is_even = layers.back().num_kv_heads == layers[1].num_kv_heads;
+          reads.block = turn % 2 == 0 || has_window ? 16 : 32;
+          writes.block = block;
+          writes.policy = turn % 5 == 0 && is_even ? "vllm" : "";
+          reads.policy = turn % 4 == 0 && is_even && !has_window ? "vllm" : "";
+          if (writes.policy.empty() && is_even) writes.layout = orders[turn % 3];
+          if (reads.policy.empty() && is_even) reads.layout = orders[turn / 3 % 3];
+          reads.others = {1, 2, 4};
+          Both both(writes, reads);
+          const quire_offer offer = both.offer(++turn, encoder);
+          const quire_fetch_result got = both.decode.fetch_from(offer, both.sequence, both.text);
+          EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+          EXPECT_EQ(got.committed, kTokens);
+          EXPECT_EQ(both.decode.info(both.sequence).encoder_tokens, encoder);
+          loads += both.decode.tier().objects_loaded;
+          both.decode.go_on(both.sequence, count_text(1, kTokens + 100));
+          both.expect_nothing_left();
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GT(loads, 27U);
+}
+
+// T7: the tokens of the prompt and of the encoder, and no more.
+TEST(CrossOffers, MoveWhatIsNeeded) {
+  constexpr uint64_t kHeader = 4096, kHeadBytes = 2 * 8 * 2;  // keys and values
+  for (const uint64_t encoder : {64U, 384U}) {
+    for (const uint32_t to : {1U, 2U}) {
+      EngineOptions reads = encoder_decoder();
+      reads.ranks = to;
+      reads.policy = to == 1 ? "vllm" : "";
+      reads.others = {1};
+      Both both(encoder_decoder(), reads, 640);
+      const quire_offer offer = both.offer(3, encoder);
+      const FakeStoreCounts before = both.store.counts();
+      EXPECT_EQ(both.decode.fetch_from(offer, both.sequence, both.text).outcome, QUIRE_FETCH_DONE);
+      const uint64_t loads = both.store.counts().accepted[QUIRE_TICKET_LOAD] - before.accepted[QUIRE_TICKET_LOAD];
+      const uint64_t moved = both.store.counts().bytes_loaded - before.bytes_loaded - loads * kHeader;
+      const uint64_t needed = (640 + encoder) * 2 * 2 * kHeadBytes;  // layers, heads
+      EXPECT_GE(moved, needed);
+      EXPECT_LE(static_cast<double>(moved), 1.02 * static_cast<double>(needed));
+      both.expect_nothing_left();
+    }
+  }
+}
+
+// Two requests with the same prompt, and other inputs of the encoder.
+TEST(CrossOffers, AreThoseOfTheirOwnEncoder) {
+  Both both(encoder_decoder(), encoder_decoder());
+  const quire_sequence_id other_source = both.prefill.open(), other = both.decode.open();
+  both.prefill.set_encoder(other_source, 8, 200);
+  both.decode.set_encoder(other, 8, 200);
+  const quire_offer one = both.offer(7, 200);
+  both.prefill.go_on(other_source, first(both.text, kTokens));
+  const quire_offer two = both.prefill.offer(other_source, both.text);
+  EXPECT_EQ(both.decode.fetch_from(two, other, both.text).committed, kTokens);
+  EXPECT_EQ(both.decode.fetch_from(one, both.sequence, both.text).committed, kTokens);
+  both.decode.go_on(other, both.text);
+  both.decode.go_on(both.sequence, both.text);
+  both.expect_nothing_left();
+}
+
+// The sequence goes on, or ends, at once: what was offered stays as it was.
+TEST(CrossOffers, AreReadAfterTheSequenceHasGone) {
+  for (const bool goes_on : {false, true}) {
+    EngineOptions o = encoder_decoder();
+    o.pages = 200;
+    Both both(o, encoder_decoder());
+    const quire_offer offer = both.offer(5, 250);
+    if (goes_on) both.prefill.go_on(both.source, count_text(1, 400));
+    both.prefill.finish(both.source);
+    for (uint64_t given = 100; given < 104; ++given) {
+      const quire_sequence_id next = both.prefill.open();
+      both.prefill.set_encoder(next, given, 300);
+      both.prefill.go_on(next, count_text(9000, 200));
+      both.prefill.finish(next);
+    }
+    EXPECT_EQ(both.decode.fetch_from(offer, both.sequence, both.text).committed, kTokens);
+    both.expect_nothing_left();
+  }
+}
+
+TEST(CrossOffers, ComeWhileThePromptIsComputed) {
+  for (const uint64_t load_tokens : {uint64_t{0}, uint64_t{128}}) {
+    SCOPED_TRACE(load_tokens);
+    EngineOptions o = encoder_decoder(), reads = o;
+    reads.waits_for_offers = true;
+    reads.max_load_tokens = load_tokens;
+    Both both(o, reads, 640);
+    quire_offer offer{};
+    std::string message;
+    EXPECT_EQ(both.prefill.try_offer(both.source, both.text, &offer, &message, 0, 640), QUIRE_FAILED_PRECONDITION);
+    EXPECT_NE(message.find("encoder_tokens"), std::string::npos) << message;
+    both.prefill.set_encoder(both.source, 4, 250);
+    both.decode.set_encoder(both.sequence, 4, 250);
+    both.prefill.go_on(both.source, first(both.text, 40));
+    offer = both.prefill.grow(both.source, both.text, 640);
+    const quire_fetch_id fetch = both.decode.begin_from(offer, both.sequence, both.text);
+    std::vector<quire_fetch_result> results;
+    const auto pass = [&] {
+      for (int i = 0; i < 80; ++i) {
+        EXPECT_TRUE(both.prefill.run().empty());
+        for (const quire_fetch_result& r : both.decode.run()) results.push_back(r);
+        both.clock.now += 1'000'000;
+      }
+    };
+    pass();
+    EXPECT_GT(both.decode.tier().bytes_loaded, 0U);  // the encoder's tokens come first
+    EXPECT_EQ(both.prefill.offered(offer), 0U);
+    both.prefill.go_on(both.source, first(both.text, 300));
+    pass();
+    EXPECT_EQ(both.prefill.offered(offer), 256U);
+    ASSERT_EQ(quire_sequence_preempt(both.prefill.cache(), both.source, nullptr), QUIRE_OK);
+    pass();
+    both.prefill.go_on(both.source, first(both.text, 640));
+    pass();
+    ASSERT_EQ(results.size(), 1U);
+    EXPECT_EQ(results[0].fetch, fetch);
+    EXPECT_EQ(results[0].outcome, QUIRE_FETCH_DONE);
+    EXPECT_EQ(results[0].committed, 640U);
+    both.decode.go_on(both.sequence, both.text);
+    both.expect_nothing_left();
+  }
+}
+
+// It was preempted, and its encoder has other tokens now: nobody gets a mixture.
+TEST(CrossOffers, EndWhereTheEncoderIsAnotherOne) {
+  Both both(encoder_decoder(), encoder_decoder());
+  both.prefill.set_encoder(both.source, 4, 250);
+  both.prefill.go_on(both.source, first(both.text, 40));
+  const quire_offer offer = both.prefill.grow(both.source, both.text, kTokens);
+  ASSERT_EQ(quire_sequence_preempt(both.prefill.cache(), both.source, nullptr), QUIRE_OK);
+  both.prefill.set_encoder(both.source, 4, 249);
+  both.prefill.go_on(both.source, first(both.text, 100));
+  both.prefill.run();
+  EXPECT_EQ(both.prefill.offered(offer), UINT64_MAX);
+  both.expect_nothing_left();
+}
+
+// Several loads, one after the other: the first one brings the encoder's tokens.
+TEST(CrossOffers, ComeInSeveralLoads) {
+  EngineOptions reads = encoder_decoder();
+  reads.max_load_tokens = 128;
+  Both both(encoder_decoder(), reads, 640);
+  const quire_offer offer = both.offer(6, 333);
+  const quire_fetch_result got = both.decode.fetch_from(offer, both.sequence, both.text);
+  EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+  EXPECT_EQ(got.committed, 640U);
+  both.decode.go_on(both.sequence, both.text);
+  both.expect_nothing_left();
+}
+
+// Without all of them there is nothing: the request computes all of it, with the encoder.
+TEST(CrossOffers, WithoutTheirEncoderAreNone) {
+  constexpr uint64_t kHeader = 4096, kTokenBytes = 2 * 8 * 2;  // of one head
+  for (const Damage damage : {Damage::kNone, Damage::kFlip, Damage::kShort, Damage::kLost}) {
+    for (const uint64_t shortest : {uint64_t{64}, uint64_t{16}}) {  // all units of the encoder, or the last one
+      SCOPED_TRACE(std::to_string(static_cast<int>(damage)) + ", records of at most " + std::to_string(shortest) + " tokens");
+      const EngineOptions o = of({full_layer(2), cross_layer(kMost, 1)});
+      Both both(o, o);
+      const quire_offer offer = both.offer(6, kMost);
+      size_t bad = 0;
+      both.store.set_script([&](const SeenTicket& seen, Fate* fate) {
+        if (seen.ticket.kind != QUIRE_TICKET_LOAD || seen.bytes > kHeader + shortest * kTokenBytes) return;
+        ++bad;
+        if (damage == Damage::kNone) fate->code = QUIRE_UNAVAILABLE;
+        fate->damage = damage;
+      });
+      const quire_fetch_result got = both.decode.fetch_from(offer, both.sequence, both.text);
+      EXPECT_EQ(bad, shortest == 64 ? 7U : 1U);
+      EXPECT_EQ(got.outcome, QUIRE_FETCH_FAILED);
+      EXPECT_EQ(got.committed, 0U);
+      both.decode.go_on(both.sequence, both.text);
+      both.expect_nothing_left();
+    }
+  }
+}
+
+// The request goes on by its deadline; what the peer may still write is held until it has ended.
+TEST(CrossOffers, OfStoppedPeersAreQuarantined) {
+  Both both(encoder_decoder(), encoder_decoder());
+  const quire_offer offer = both.offer(6, 300);
+  both.store.set_script([](const SeenTicket& seen, Fate* fate) {
+    if (seen.ticket.kind == QUIRE_TICKET_LOAD) fate->held = fate->deaf = true;
+  });
+  EXPECT_EQ(both.decode.fetch_from(offer, both.sequence, both.text, 10'000'000).outcome, QUIRE_FETCH_LATE);
+  EXPECT_GT(both.decode.stats().quarantined, 0U);
+  both.decode.go_on(both.sequence, both.text);  // it was computed here
+  both.store.set_script(nullptr);
+  both.store.release_all();
+  both.decode.settle();
+  both.decode.check(both.sequence, count_text(1, both.text.size() + 1));
+  both.expect_nothing_left();
+}
+
+TEST(CrossOffers, SayWhereTheReaderNamesAnotherNumber) {
+  for (const uint64_t other : {uint64_t{0}, uint64_t{64}, uint64_t{251}}) {
+    Both both(encoder_decoder(), encoder_decoder());
+    const quire_offer offer = both.offer(6, 250);
+    both.decode.set_encoder(both.sequence, 6, other);
+    quire_fetch_id fetch = both.decode.begin_from(offer, both.sequence, both.text);
+    const quire_fetch_result got = both.decode.wait();
+    EXPECT_EQ(got.outcome, QUIRE_FETCH_NOTHING);
+    EXPECT_EQ(got.committed, 0U);
+    quire_offer_refusal why = QUIRE_INIT(quire_offer_refusal);
+    ASSERT_EQ(quire_fetch_get_refusal(both.decode.tiers(), fetch, &why, nullptr), QUIRE_OK);
+    EXPECT_EQ(why.field, QUIRE_OFFER_ENCODER_TOKENS);
+    EXPECT_EQ(why.here, std::to_string(other));
+    EXPECT_STREQ(why.there, "250");
+    both.expect_nothing_left();
+    quire_error err = QUIRE_INIT(quire_error);
+    both.decode.finish(both.sequence);
+    both.sequence = both.decode.open();
+    both.decode.set_encoder(both.sequence, 6, kMost + 1);
+    EXPECT_EQ(both.decode.try_from(offer, both.sequence, both.text, &fetch, 0, &err), QUIRE_OUT_OF_RANGE);
+    EXPECT_NE(std::string(err.message).find("encoder_tokens"), std::string::npos) << err.message;
+  }
+}
+
+// What is found by prompts alone would be the answer to another input.
+TEST(CrossOffers, AreNeitherStoredNorSaved) {
+  Clock clock;
+  FakeStore store, other(peers());
+  EngineOptions o = encoder_decoder();
+  o.tiers_may_fail = true;
+  for (const uint32_t reasons : {0U, QUIRE_UNIT_COMMITTED + 0U}) {
+    for (const bool has_peers : {false, true}) {
+      o.is_peers = has_peers;
+      o.first_peer = 1;
+      o.reasons = reasons;
+      const Engine engine(clock, o, {&store, &other});
+      EXPECT_EQ(engine.tiers(), nullptr);
+      EXPECT_EQ(engine.tiers_error().code, QUIRE_UNIMPLEMENTED) << engine.tiers_error().message;
+      EXPECT_NE(std::string(engine.tiers_error().message).find("cross attention"), std::string::npos);
+    }
+  }
+  Engine engine(clock, encoder_decoder(), {&other});
+  const quire_sequence_id sequence = engine.open();
+  engine.set_encoder(sequence, 1, 100);
+  engine.go_on(sequence, count_text(1, 64));
+  EXPECT_TRUE(engine.save(sequence, count_text(1, 64), QUIRE_UNIMPLEMENTED).empty());
+  EXPECT_EQ(num_groups(engine), 2U);
+}
+
+}  // namespace
+}  // namespace quire::test
