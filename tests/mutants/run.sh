@@ -59,7 +59,7 @@ tests_of() {  # tests_of FILE
     core/records/*) echo unit_records tier_records tier_families ;;
     core/tier/device_staging.cc | core/tier/offer_copies.cc | core/tier/offer_memory.cc) echo tier_device ;;
     core/tier/offers.cc | core/tier/awaiting.cc) echo tier_offers ;;
-    core/tier/* | core/session/*) echo metrics_text tier_fetch tier_families tier_records tier_memory ;;
+    core/tier/* | core/session/*) echo tier_offers metrics_text tier_fetch tier_families tier_records tier_memory ;;
     core/metrics/*) echo metrics_text ;;
     core/events/block_hash.cc) echo unit_events unit_step model_allocations ;;
     core/events/event_recorder.cc) echo unit_step model_scenarios model_simulate tier_fetch ;;

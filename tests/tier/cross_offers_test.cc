@@ -215,7 +215,7 @@ TEST(CrossOffers, EndWhereTheEncoderIsAnotherOne) {
   both.prefill.set_encoder(both.source, 4, 249);
   both.prefill.go_on(both.source, first(both.text, 100));
   both.prefill.run();
-  EXPECT_EQ(both.prefill.offered(offer), UINT64_MAX);
+  ASSERT_EQ(both.prefill.offered(offer), UINT64_MAX);
   both.expect_nothing_left();
 }
 
@@ -249,7 +249,7 @@ TEST(CrossOffers, WithoutTheirEncoderAreNone) {
         fate->damage = damage;
       });
       const quire_fetch_result got = both.decode.fetch_from(offer, both.sequence, both.text);
-      EXPECT_EQ(bad, shortest == 64 ? 7U : 1U);
+      EXPECT_GE(bad, shortest == 64 ? 7U : 1U);  // and what says why, where it is asked
       EXPECT_EQ(got.outcome, QUIRE_FETCH_FAILED);
       EXPECT_EQ(got.committed, 0U);
       both.decode.go_on(both.sequence, both.text);
