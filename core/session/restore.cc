@@ -308,7 +308,7 @@ Status restore_session(const std::shared_ptr<Cache>& cache, SequenceId sequence,
   QUIRE_RETURN_IF_ERROR(check_shards(*config, place.memories, place.streams));
   auto plan = TierPlan::make(config, place.weights, 0, 0);
   if (!plan.ok()) return plan.take_status();
-  QUIRE_RETURN_IF_ERROR((*plan)->check_prompts_name_all("session"));
+  QUIRE_RETURN_IF_ERROR((*plan)->check_no_cross_attention("session: there is none"));
   auto shards = bytes_of_shards(place.memories);
   if (!shards.ok()) return shards.take_status();
   quire_sequence_info facts{};

@@ -71,7 +71,7 @@ class Cache : public StepReader {
   Status load_end(StepId step, std::span<const quire_load_failure> failures, uint64_t* committed, quire_hold_id* late = nullptr);
 
   // resume: 0, or hold of this only what resuming there needs, which may lie after `end`.
-  // encoder: 0, or hold the sequence's tokens of cross attention, too: so many, and all of them.
+  // encoder: 0, or the number of the sequence's encoder tokens: all of them are held, too.
   Result<quire_hold_id> hold_begin(SequenceId sequence, uint64_t first, uint64_t end,  //
                                    uint64_t resume = 0, uint64_t encoder = 0);
   Status hold_end(quire_hold_id hold);

@@ -217,9 +217,8 @@ quire_code Arrivals::scatter_to(uint32_t p, const RecordRuns& runs, Transfer* t,
   for (const BlockStretch& w : t->wanted) {
     for (uint64_t b = w.first; b < w.end && !part.is_state; ++b) {
       if (!f.places.has_place(part, b)) continue;
-      const uint64_t from = b * part.block_tokens, other = header.block_tokens;
-      uint64_t to = from + part.block_tokens;
-      if (part.live.fixed) to = std::min(to, t->end);  // an encoder has no tokens after these
+      // The last block may be one that was begun.
+      const uint64_t from = b * part.block_tokens, to = std::min(from + part.block_tokens, t->end), other = header.block_tokens;
       for (uint64_t at = from, next = 0; at < to; at = next) {
         next = std::min(to, (at / other + 1) * other);
         const uint64_t place = header.index_of(at / other);

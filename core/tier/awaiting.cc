@@ -90,6 +90,7 @@ void Awaiting::ask(uint32_t index, Fetch* fetch) {
     add(description_key());
     each(f, [&](uint32_t source, uint64_t end) { add(f.table->find(source, end)->key); });
     if (renews) {  // what came is a part of an offer that must not end yet
+      for (const RecordKey& key : f.earlier) add(key);
       for (const WantedRecord& record : f.table->records()) {
         if (record.size != 0 && record.tier == f.peer_tier) add(record.key);
       }

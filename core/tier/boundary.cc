@@ -5,7 +5,7 @@ namespace quire {
 Candidates candidates_of(const TierPlan& plan, uint64_t hit, uint64_t longest) {
   Candidates c;
   for (uint64_t end = plan.unit_tokens(); end <= longest; end += plan.unit_tokens()) c.unit_ends.push_back(end);
-  if (!plan.has_states()) {
+  if (!plan.has_states() || plan.most_encoder() > 0) {  // then an offer says where else
     std::copy_if(c.unit_ends.begin(), c.unit_ends.end(), std::back_inserter(c.boundaries), [hit](uint64_t end) { return end > hit; });
     return c;
   }

@@ -110,18 +110,19 @@ struct Fetch {
   std::vector<PendingLoad> pending;
   std::vector<Assembly> assemblies;
   // Records of an offer that grows, which the peer does not have yet: all of a family that end
-  // there. By their ends.
+  // there. The encoder's first, then by their ends.
   struct Coming {
     uint32_t family = 0;
     uint64_t end = 0;
   };
   std::vector<Coming> coming;
-  uint32_t coming_slot = kNone;  // of the look-up that asks for them
-  int64_t ask_at = 0;            // when the next one is due
-  int64_t growing_until = 0;     // the deadline of all loads that wait
-  int64_t came_at = 0;           // something of the offer, last: it was announced
-  int64_t landed_at = 0;         // the same: its bytes were here
-  int64_t renew_at = 0;          // the leases of what came
+  uint32_t coming_slot = kNone;    // of the look-up that asks for them
+  int64_t ask_at = 0;              // when the next one is due
+  int64_t growing_until = 0;       // the deadline of all loads that wait
+  int64_t came_at = 0;             // something of the offer, last: it was announced
+  int64_t landed_at = 0;           // the same: its bytes were here
+  int64_t renew_at = 0;            // the leases of what came
+  std::vector<RecordKey> earlier;  // of it, in loads before this one
   LostBlocks lost;
   uint64_t bytes_wanted = 0, bytes_here = 0;
   std::vector<uint64_t> bytes_of;      // by tier: that came

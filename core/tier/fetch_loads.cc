@@ -141,7 +141,10 @@ void Fetches::start_loads(uint32_t index) {
       return true;
     });
   }
-  std::sort(f.coming.begin(), f.coming.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
+  const auto is_of_encoder = [&](const Fetch::Coming& c) { return sources.part_of(sources.sets(c.family)[0][0]).live.fixed; };
+  std::sort(f.coming.begin(), f.coming.end(), [&](const auto& a, const auto& b) {
+    return std::make_pair(!is_of_encoder(a), a.end) < std::make_pair(!is_of_encoder(b), b.end);
+  });
   leave_out(state_, &f);
   std::reverse(f.pending.begin(), f.pending.end());  // taken from the end
   submit_pending(index);

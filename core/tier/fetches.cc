@@ -27,7 +27,8 @@ void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
 // Blocks of all groups.
 bool ends_blocks(const TierState& state, uint64_t tokens) {
   const auto& groups = state.plan->config().groups;
-  return std::all_of(groups.begin(), groups.end(), [&](const GroupPlan& g) { return g.is_state() || tokens % g.block_tokens == 0; });
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const GroupPlan& g) { return g.is_state() || g.live.fixed || tokens % g.block_tokens == 0; });
 }
 
 // A load that is late is one failure of each tier that has not brought all.
@@ -55,9 +56,12 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
                                       const FetchPeer& peer) {
   if (symbols.empty()) return invalid("num_symbols: 0");
   if (deadline_ns < 0) return invalid("deadline_ns: %lld, 0 is the default", static_cast<long long>(deadline_ns));
+  if (peer.encoder_tokens > 0 && state_.plan->most_encoder() == 0) {
+    return invalid("peer.encoder_tokens: %llu, the model has no cross attention", static_cast<unsigned long long>(peer.encoder_tokens));
+  }
   if (peer.encoder_tokens > state_.plan->most_encoder()) {
-    return fail(QUIRE_OUT_OF_RANGE, "peer.encoder_tokens: %llu, the plan has room for %llu",
-                static_cast<unsigned long long>(peer.encoder_tokens), static_cast<unsigned long long>(state_.plan->most_encoder()));
+    return fail(QUIRE_OUT_OF_RANGE, "peer.encoder_tokens: %llu, at most %llu", static_cast<unsigned long long>(peer.encoder_tokens),
+                static_cast<unsigned long long>(state_.plan->most_encoder()));
   }
   quire_sequence_info info{};
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(sequence, &info));
@@ -88,6 +92,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
   f.is_growing = peer.is_growing;
   f.has_met = f.awaits = false;
   f.coming.clear();
+  f.earlier.clear();
   f.coming_slot = kNone;
   f.has_failed = f.is_doomed = f.is_cancelled = f.asks_others = f.is_far = f.lacks_answers = false;
   f.pending.clear();
@@ -313,6 +318,9 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
 void Fetches::go_on(uint32_t index, uint64_t committed) {
   Fetch& f = fetches_[index];
   if (f.committed == 0) f.found = f.position;
+  for (const WantedRecord& record : f.table->records()) {  // of an offer that must not end yet
+    if (f.is_growing && record.size != 0 && record.tier == f.peer_tier) f.earlier.push_back(record.key);
+  }
   f.committed = f.hit = f.full_hit = f.position = committed;
   f.load = StepId(0);
   f.phase = Phase::kLooking;

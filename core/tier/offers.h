@@ -8,9 +8,9 @@
 // submitted.
 //
 // An offer that grows has its records planned when it begins. Those of units that are committed are
-// held and submitted in every call of start_ready(), in the order of the prompt; what describes the
-// offer goes first. So a reader that finds the description, and not a record, knows that the record
-// is to come.
+// held and submitted in every call of start_ready(), in the order of the prompt, after those of an
+// encoder; what describes the offer goes first. So a reader that finds the description, and not a
+// record, knows that the record is to come.
 #pragma once
 
 #include <quire/tier.h>
@@ -75,7 +75,7 @@ class Offers {
     uint64_t held_tokens = 0;  // of the sequence
     uint64_t bytes = 0;
     std::vector<quire_hold_id> holds;
-    std::vector<Record> records;     // by their ends
+    std::vector<Record> records;     // the encoder's, then by their ends
     size_t num_held = 0;             // of these; the others are to come
     size_t next_copy = 0;            // record that is copied next, or need not be
     size_t next = 0;                 // record that is submitted next

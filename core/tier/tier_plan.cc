@@ -42,6 +42,9 @@ Result<std::unique_ptr<TierPlan>> TierPlan::make(std::shared_ptr<const Config> c
 
 Status TierPlan::make_parts() {
   families_ = families_of(*config_);
+  for (const GroupPlan& group : config_->groups) {
+    if (group.live.fixed) most_encoder_ = most_encoder_ == 0 ? group.encoder_tokens : std::min(most_encoder_, group.encoder_tokens);
+  }
   for (uint32_t s = 0; s < config_->shards.size(); ++s) {
     for (uint32_t f = 0; f < families_.size(); ++f) {
       const uint32_t g = families_[f].groups[0];
@@ -64,7 +67,6 @@ Status TierPlan::make_parts() {
       const auto same = std::find_if(parts_.begin(), parts_.end(), [&](const TierPart& other) { return other.name == part.name; });
       part.twin = static_cast<uint32_t>(same - parts_.begin());
       has_states_ = has_states_ || part.is_state;
-      if (part.live.fixed) most_encoder_ = most_encoder_ == 0 ? group.encoder_tokens : std::min(most_encoder_, group.encoder_tokens);
       look_ahead_ = std::max<uint64_t>(look_ahead_, part.look_ahead);
       parts_.push_back(std::move(part));
     }
@@ -72,9 +74,9 @@ Status TierPlan::make_parts() {
   return {};
 }
 
-Status TierPlan::check_prompts_name_all(const char* what) const {
+Status TierPlan::check_no_cross_attention(const char* what) const {
   if (most_encoder_ == 0) return {};
-  return fail(QUIRE_UNIMPLEMENTED, "%s: the model has cross attention, and prompts do not say what its encoder was given", what);
+  return fail(QUIRE_UNIMPLEMENTED, "%s, since the model has cross attention and a prompt does not identify the encoder's input", what);
 }
 
 // A bound, wherever in a sequence the unit lies.
@@ -122,6 +124,7 @@ Status TierPlan::choose_unit(uint64_t unit_tokens, uint64_t max_object_bytes) {
                    static_cast<unsigned long long>(longest));
   }
   unit_tokens_ = unit_tokens;
+  if (most_encoder_ > 0) grid_ = 1;  // nobody else finds these blocks, so the last one may be begun
   if (max_object_bytes == 0) return {};
   while (is_chosen && largest_record() > max_object_bytes && unit_tokens_ > whole) unit_tokens_ = round_up(unit_tokens_ / 2, whole);
   if (largest_record() <= max_object_bytes) return {};

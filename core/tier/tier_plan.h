@@ -7,8 +7,8 @@
 // it, no more than its records have.
 //
 // The tokens of an encoder, which cross attention reads, are cut into units like those of a prompt.
-// They do not follow from the prompt, so their records are named by the empty one, and only who
-// knows whose they are may ask for them: the reader of an offer.
+// They do not follow from the prompt, so their records are named by the empty one. Only the reader
+// of an offer may ask for them: it knows whose they are.
 #pragma once
 
 #include <quire/hold.h>
@@ -68,9 +68,9 @@ class TierPlan {
   uint64_t look_ahead() const { return look_ahead_; }  // tokens, the most of all groups
   bool has_states() const { return has_states_; }
   uint64_t most_encoder() const { return most_encoder_; }  // tokens; 0: there is no cross attention
-  // UNIMPLEMENTED where a prompt does not say all of what its blocks depend on.
-  Status check_prompts_name_all(const char* what) const;
-  uint64_t grid() const { return grid_; }  // boundaries are its multiples
+  // UNIMPLEMENTED if it has cross attention. what: begins the message.
+  Status check_no_cross_attention(const char* what) const;
+  uint64_t grid() const { return grid_; }  // boundaries are its multiples; with cross attention 1
   const Fingerprint& fingerprint() const { return fingerprint_; }
   const std::string& model() const { return model_; }  // what it is of, as text
 

@@ -80,7 +80,7 @@ Result<std::unique_ptr<TierSet>> TierSet::create(std::shared_ptr<Cache> cache, T
   auto plan = TierPlan::make(config, o.weights, o.unit_tokens, max_object_bytes);
   if (!plan.ok()) return plan.take_status();
   const bool are_peers = std::all_of(o.tiers.begin(), o.tiers.end(), [](const TierSetOptions::Each& tier) { return tier.is_peers; });
-  if (!are_peers) QUIRE_RETURN_IF_ERROR((*plan)->check_prompts_name_all("options.tiers: they store, or are looked up by prompts"));
+  if (!are_peers) QUIRE_RETURN_IF_ERROR((*plan)->check_no_cross_attention("options.tiers: all must have QUIRE_TIER_PEERS"));
   TierState state;
   state.cache = std::move(cache);
   state.plan = std::move(*plan);

@@ -17,7 +17,8 @@ constexpr double kGrowingBlind = 60e9;
 }  // namespace
 
 double Worth::compute_ns(const Fetch& f, uint64_t boundary) const {
-  return static_cast<double>(boundary - std::min(boundary, f.hit)) * ns_per_token_;
+  const uint64_t encoder = f.committed == 0 ? f.encoder : 0;
+  return static_cast<double>(boundary - std::min(boundary, f.hit) + encoder) * ns_per_token_;
 }
 
 double Worth::expected_ns(std::span<const uint64_t> bytes) const {

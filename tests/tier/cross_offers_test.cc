@@ -205,17 +205,108 @@ TEST(CrossOffers, ComeWhileThePromptIsComputed) {
   }
 }
 
-// It was preempted, and its encoder has other tokens now: nobody gets a mixture.
+// It was preempted, and its encoder has other tokens now: the reader gets no mixture.
 TEST(CrossOffers, EndWhereTheEncoderIsAnotherOne) {
-  Both both(encoder_decoder(), encoder_decoder());
+  EngineOptions reads = encoder_decoder();
+  reads.waits_for_offers = true;
+  Both both(encoder_decoder(), reads);
   both.prefill.set_encoder(both.source, 4, 250);
+  both.decode.set_encoder(both.sequence, 4, 250);
   both.prefill.go_on(both.source, first(both.text, 40));
   const quire_offer offer = both.prefill.grow(both.source, both.text, kTokens);
+  const quire_fetch_id fetch = both.decode.begin_from(offer, both.sequence, both.text);
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_TRUE(both.prefill.run().empty());
+    EXPECT_TRUE(both.decode.run().empty());
+    both.clock.now += 1'000'000;
+  }
+  EXPECT_GT(both.decode.tier().bytes_loaded, 0U);
   ASSERT_EQ(quire_sequence_preempt(both.prefill.cache(), both.source, nullptr), QUIRE_OK);
   both.prefill.set_encoder(both.source, 4, 249);
   both.prefill.go_on(both.source, first(both.text, 100));
   both.prefill.run();
   ASSERT_EQ(both.prefill.offered(offer), UINT64_MAX);
+  const quire_fetch_result got = both.decode.wait();
+  EXPECT_EQ(got.fetch, fetch);
+  EXPECT_EQ(got.committed, 0U);
+  both.decode.go_on(both.sequence, both.text);
+  both.expect_nothing_left();
+}
+
+// A prompt of a transcription has four tokens: an offer ends inside a block, and grows to there.
+TEST(CrossOffers, OfShortPromptsEndAnywhere) {
+  for (const uint64_t tokens : {1U, 3U, 16U, 17U, 79U, 130U}) {
+    for (const auto& [from, to] : {std::pair{16U, 16U}, {16U, 32U}, {32U, 16U}}) {
+      for (const bool grows : {false, true}) {
+        for (const bool has_states : {false, true}) {
+          SCOPED_TRACE(std::to_string(tokens) + " tokens, blocks of " + std::to_string(from) + " and " + std::to_string(to) +
+                       (grows ? ", grows" : "") + (has_states ? ", states" : ""));
+          EngineOptions writes = encoder_decoder(), reads = writes;
+          if (has_states) writes.layers[2] = reads.layers[2] = cut_state_layer();
+          writes.block = from;
+          reads.block = to;
+          reads.ranks = 2;
+          reads.others = {1};
+          reads.waits_for_offers = grows;
+          Both both(writes, reads, tokens);
+          both.prefill.set_encoder(both.source, 9, 77);
+          both.decode.set_encoder(both.sequence, 9, 77);
+          both.prefill.go_on(both.source, first(both.text, grows ? (tokens + 1) / 2 : tokens));
+          const quire_offer offer = grows ? both.prefill.grow(both.source, both.text, tokens) : both.prefill.offer(both.source, both.text);
+          EXPECT_EQ(offer.end_token, tokens);
+          const quire_fetch_id fetch = both.decode.begin_from(offer, both.sequence, both.text);
+          both.prefill.run();
+          both.prefill.go_on(both.source, first(both.text, tokens));
+          for (int i = 0; grows && i < 3; ++i) both.prefill.run();
+          if (!grows) both.prefill.go_on(both.source, count_text(1, tokens + 40));  // in a copy of the last block
+          const quire_fetch_result got = both.decode.wait();
+          EXPECT_EQ(got.fetch, fetch);
+          EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+          EXPECT_EQ(got.committed, tokens);
+          both.decode.check(both.sequence, both.text);
+          both.decode.go_on(both.sequence, count_text(1, tokens + 40));
+          both.expect_nothing_left();
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// An encoder takes time, too: a short prompt is worth its long encoder, where that is brought faster.
+TEST(CrossOffers, AreComparedWithComputingTheEncoder) {
+  for (const uint64_t encoder : {uint64_t{1}, kMost}) {
+    FakeStoreOptions slow = peers();
+    slow.bytes_per_second = 100'000'000;
+    FakeStore store(slow);
+    Clock clock;
+    EngineOptions o = encoder_decoder();
+    o.ns_per_token = 5'000;
+    Engine prefill(clock, o, {&store}), decode(clock, o, {&store});
+    const Text text = count_text(1, 5);
+    const quire_sequence_id source = prefill.open(), sequence = decode.open();
+    prefill.set_encoder(source, 9, encoder);
+    decode.set_encoder(sequence, 9, encoder);
+    prefill.go_on(source, first(text, 4));
+    // What computing takes in all is 2 ms, and 25 us without the encoder.
+    const quire_fetch_result got = decode.fetch_from(prefill.offer(source, text), sequence, text);
+    EXPECT_EQ(got.outcome == QUIRE_FETCH_DONE, encoder == kMost) << got.outcome;
+    EXPECT_EQ(got.committed, encoder == kMost ? 4U : 0U);
+    decode.go_on(sequence, text);
+  }
+}
+
+// Layers that read encoders of two lengths: the shorter one holds.
+TEST(CrossOffers, OfTwoEncodersTakeTheShorterOne) {
+  const EngineOptions o = of({full_layer(), cross_layer(400), cross_layer(200)});
+  Both both(o, o);
+  const quire_offer offer = both.offer(3, 200);
+  quire_error err = QUIRE_INIT(quire_error);
+  quire_fetch_id fetch = 0;
+  both.decode.set_encoder(both.sequence, 3, 201);
+  EXPECT_EQ(both.decode.try_from(offer, both.sequence, both.text, &fetch, 0, &err), QUIRE_OUT_OF_RANGE);
+  both.decode.set_encoder(both.sequence, 3, 200);
+  EXPECT_EQ(both.decode.fetch_from(offer, both.sequence, both.text).committed, kTokens);
   both.expect_nothing_left();
 }
 

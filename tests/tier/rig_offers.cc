@@ -73,7 +73,7 @@ quire_code Engine::try_from(const quire_offer& offer, quire_sequence_id sequence
   peer.address = {options_.peer.data(), options_.peer.size()};
   std::memcpy(peer.handle, offer.handle, sizeof peer.handle);
   peer.end_token = offer.end_token;
-  peer.encoder_tokens = static_cast<uint32_t>(encoders_[sequence].tokens);
+  peer.encoder_tokens = static_cast<uint32_t>(encoder_of(sequence).tokens);
   peer.flags = options_.waits_for_offers ? QUIRE_PEER_GROWS : 0;
   return quire_fetch_begin_peer(tiers_.get(), sequence, text.data(), text.size(), deadline_ns, &peer, fetch, err);
 }

@@ -102,7 +102,7 @@ void Engine::read(quire_step step, quire_sequence_id sequence, const Text& text,
     const quire_layer& layer = options_.layers[place.layer];
     if (layer.kind == QUIRE_LAYER_CROSS) {
       uint64_t wrong = 0;
-      each_of_encoder(place, a, encoders_[sequence], [&](const std::byte* at, uint64_t stamp) {
+      each_of_encoder(place, a, encoder_of(sequence), [&](const std::byte* at, uint64_t stamp) {
         wrong += position > 0 && std::memcmp(at, &stamp, sizeof stamp) != 0 ? 1 : 0;
       });
       ASSERT_EQ(wrong, 0U) << "cross attention of layer " << place.layer << " at " << position << ", shard " << place.shard;
@@ -145,7 +145,7 @@ void Engine::write(quire_step step, quire_sequence_id sequence, const Text& text
     }
     if (options_.layers[place.layer].kind == QUIRE_LAYER_CROSS) {
       if (position > 0) continue;
-      each_of_encoder(place, a, encoders_[sequence], [](std::byte* at, uint64_t stamp) { std::memcpy(at, &stamp, sizeof stamp); });
+      each_of_encoder(place, a, encoder_of(sequence), [](std::byte* at, uint64_t stamp) { std::memcpy(at, &stamp, sizeof stamp); });
       continue;
     }
     const uint64_t guesses = options_.guesses_before == 0 ? 0 : std::min<uint64_t>(position, options_.layers[place.layer].look_ahead);

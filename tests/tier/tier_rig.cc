@@ -217,7 +217,7 @@ quire_step Engine::reserve(quire_sequence_id sequence, const Text& text, bool ma
                                         std::min<uint64_t>(now.known, text.size()));
   e.num_tokens = tokens;
   e.flags = match ? QUIRE_ENTRY_MATCH : 0;
-  e.encoder_tokens = now.reserved == 0 ? encoders_[sequence].tokens : 0;
+  e.encoder_tokens = now.reserved == 0 ? encoder_of(sequence).tokens : 0;
   quire_step step{};
   must(quire_reserve(cache_.get(), &e, 1, text.data(), text.size(), result, &step, &err), err, "reserve");
   EXPECT_TRUE(result->code == QUIRE_OK || (options_.may_refuse && result->code == QUIRE_RESOURCE_EXHAUSTED)) << result->code;

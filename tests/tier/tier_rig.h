@@ -229,6 +229,10 @@ class Engine {
   struct Encoder {
     uint64_t tokens = 0, given = 0;
   };
+  Encoder encoder_of(quire_sequence_id sequence) const {
+    const auto found = encoders_.find(sequence);
+    return found == encoders_.end() ? Encoder{} : found->second;
+  }
   template <typename Visit>
   void each_of_encoder(const Place& place, const Arrays& a, const Encoder& encoder,  //
                        Visit visit) const;

@@ -85,8 +85,8 @@ typedef struct quire_tiers_options {
    * max_object_bytes of a connector. */
   uint64_t unit_tokens;
   /* Prefill time per token, in nanoseconds; measure it. A fetch that is expected to take more than
-   * 0.8 of computing the same tokens is not begun. 0 = unknown: everything that is found is
-   * fetched. */
+   * 0.8 of computing the same tokens is not begun. Those of an encoder count, too. 0 = unknown:
+   * everything that is found is fetched. */
   double ns_per_token;
   /* Fetches at the same time, at most 4096; 0 = max_loads of the cache. */
   uint32_t max_fetches;
@@ -108,10 +108,10 @@ typedef struct quire_tiers_options {
  * Thread: serialized on cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (a field; a memory of another config; one connector twice; records of
  * unit_tokens that are larger than a connector's max_object_bytes; a ring too small for one block),
- * FAILED_PRECONDITION (a tier that writes, and the cache has no prefix reuse; the cache has tiers
+ * FAILED_PRECONDITION (a tier writes but the cache has no prefix reuse; the cache has tiers
  * already, or records no events for event_ring_bytes; a connector has tickets in flight, or is used
  * by other tiers), NOT_REPRESENTABLE (blocks that cannot be packed without holes), UNIMPLEMENTED
- * (cross attention, but for tiers that are all QUIRE_TIER_PEERS; EVICTING with draft layers; a
+ * (cross attention, unless all tiers have QUIRE_TIER_PEERS; EVICTING with draft layers; a
  * connector without host memory, with keys shorter than 32 bytes or with objects shorter than one
  * block; built without SHA-256), and the connectors' and the driver's. */
 QUIRE_API quire_code quire_tiers_create(quire_cache *cache, const quire_tiers_options *options,
@@ -223,12 +223,14 @@ typedef struct quire_offer_info {
  * - *out: the offer. num_bytes of one that grows: at most.
  * quire_tiers_run prepares the offer, after the kernels that are queued by then. It can be passed
  * on when is_ready of quire_offer_get_info is 1.
- * With cross attention an offer has the tokens of the encoder, too. How many they are is known when
- * the first step of the sequence is reserved, so begin the offer after that.
+ * With cross attention an offer has the tokens of the encoder, too. Their number is known when the
+ * first step of the sequence is reserved, so begin the offer after that. A sequence that is
+ * preempted must be computed again with the same input of the encoder; with another number of its
+ * tokens the offer is withdrawn. Such an offer may end at any token.
  * Thread: serialized on tiers and cache. Blocking: no.
  * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few
  * symbols, end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is
- * committed, and end_token is 0; cross attention, and nothing is reserved; of an offer that does
+ * committed, and end_token is 0; cross attention before anything is reserved; of an offer that does
  * not grow: a load of the sequence is in progress, or the state or a block of a window at its end
  * is not there), RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (a
  * connector that registers regions; one that grows, through a connector whose objects are too short
@@ -272,8 +274,8 @@ typedef struct quire_peer {
  * peer may differ, as those of records may (quire_tiers_options.tensor_parallel). If the offer does
  * not fit this process, quire_fetch_get_refusal says why.
  *
- * With cross attention the sequence then has the encoder's tokens, too: reserve the rest without
- * encoder_tokens. If the fetch brings nothing, the sequence is empty.
+ * After a fetch that brought something, a sequence with cross attention has the encoder's tokens,
+ * too: reserve the rest with encoder_tokens 0. If it brought nothing, the sequence is empty.
  *
  * With QUIRE_PEER_GROWS the load begins at once, with room for all of the prompt, and records come
  * as the peer adds them. The peer is asked again after a sixteenth of the time since something came
@@ -282,8 +284,8 @@ typedef struct quire_peer {
  * time to compute the prompt and 1 s, or 60 s without ns_per_token. Progress is not judged, since
  * it is that of the other process. Such a fetch is one of max_loads for as long.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags), OUT_OF_RANGE (tier,
- * encoder_tokens), FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
+ * Errors: those of quire_fetch_begin, INVALID_ARGUMENT (flags; encoder_tokens without cross
+ * attention), OUT_OF_RANGE (tier, encoder_tokens), FAILED_PRECONDITION (no QUIRE_TIER_PEERS). */
 QUIRE_API quire_code quire_fetch_begin_peer(quire_tiers *tiers, quire_sequence_id sequence,
                                             const quire_symbol *symbols, uint64_t num_symbols,
                                             int64_t deadline_ns, const quire_peer *peer,
@@ -307,7 +309,7 @@ enum quire_offer_field_e {
                                     * compute after it, or groups cannot all resume there here */
   QUIRE_OFFER_PROMPT = 12,         /* other tokens */
   QUIRE_OFFER_BLOCK_TOKENS = 13,   /* windows under longer blocks than the writer's */
-  QUIRE_OFFER_ENCODER_TOKENS = 14, /* it is not that of quire_peer */
+  QUIRE_OFFER_ENCODER_TOKENS = 14, /* another number than that of quire_peer */
   QUIRE_OFFER_FIELD_FORCE32 = -0x7fffffff
 };
 

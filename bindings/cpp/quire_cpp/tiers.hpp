@@ -14,7 +14,7 @@ class Tiers : public Handle<quire_tiers, quire_tiers_release> {
  public:
   using Handle::Handle;
   // options: memories and streams by shard, tiers the nearest first. Errors: INVALID_ARGUMENT,
-  // FAILED_PRECONDITION (no prefix reuse), UNIMPLEMENTED.
+  // FAILED_PRECONDITION (a tier writes without prefix reuse), UNIMPLEMENTED.
   static Returned<Tiers> create(const Cache& cache, const quire_tiers_options& options) {
     return detail::get<Tiers>(quire_tiers_create, cache.get(), &options);
   }

@@ -151,12 +151,12 @@ func (t Tier) c(a *arena) C.quire_tier {
 // NewTiers makes the tiers of a cache, one Tiers per cache. They take its units from now on:
 // WatchUnits and TakeUnits return FailedPrecondition while they exist. Serialized on cache.
 // Errors: InvalidArgument (an option; a memory of another config; one connector twice; records of
-// UnitTokens that are larger than a connector's MaxObjectBytes), FailedPrecondition (the cache has
-// no prefix reuse, or tiers that were not closed; a connector has tickets in flight, or is used by
-// other tiers), NotRepresentable (blocks that cannot be packed
-// without holes), Unimplemented (device memory; cross attention; a connector without host memory,
-// with keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256),
-// and the connectors'.
+// UnitTokens that are larger than a connector's MaxObjectBytes), FailedPrecondition (a tier writes
+// but the cache has no prefix reuse; it has tiers that were not closed; a connector has tickets in
+// flight, or is used by other tiers), NotRepresentable (blocks that cannot be packed without holes),
+// Unimplemented (cross attention, unless all tiers have Peers; a connector without host memory, with
+// keys shorter than 32 bytes or with objects shorter than one block; built without SHA-256), and the
+// connectors'.
 func NewTiers(cache *Cache, options TiersOptions) (*Tiers, error) {
 	var a arena
 	defer a.free()

@@ -137,8 +137,8 @@ class Tiers:
     - tensor_parallel: other sizes whose records are read, too
 
     One call at a time on tiers, cache, memories and streams. The cache keeps its tiers until
-    `close()`, or its own. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (no prefix reuse; tiers
-    already), NOT_REPRESENTABLE, UNIMPLEMENTED (device memory).
+    `close()`, or its own. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (a tier writes without prefix
+    reuse; tiers already), NOT_REPRESENTABLE, UNIMPLEMENTED (cross attention, unless all are peers).
     """
 
     def __init__(self, cache: Cache, weights: str, memories: Sequence[Memory], streams: Sequence[Stream], tiers: Sequence[Tier], *,

@@ -218,8 +218,9 @@ impl<'e> Tiers<'e> {
     /// the cache's units from now on: its `watch_units` and `take_units` are `FailedPrecondition` while they exist.
     ///
     /// # Errors
-    /// Returned with the tiers: `InvalidArgument` (an option; a memory of another plan; records that are larger than a connector takes), `FailedPrecondition` (the cache has no prefix reuse, or has tiers already; a connector
-    /// has tickets in flight), `NotRepresentable`, `Unimplemented` (device memory, cross attention, a connector that cannot keep records,
+    /// Returned with the tiers: `InvalidArgument` (an option; a memory of another plan; records that are larger than a connector takes),
+    /// `FailedPrecondition` (a tier writes but the cache has no prefix reuse; the cache has tiers already; a connector has tickets in
+    /// flight), `NotRepresentable`, `Unimplemented` (cross attention, unless all tiers are peers; a connector that cannot keep records;
     /// built without SHA-256), and the connectors'.
     pub fn new(
         cache: &'e Cache,

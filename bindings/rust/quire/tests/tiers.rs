@@ -240,7 +240,8 @@ fn offers_are_held_until_they_end() {
     assert_eq!(tiers.begin_offer(sequence, &prompt[..50], None, 0).unwrap_err().code, Code::OutOfRange);
 
     // The null connector has nothing, and is asked.
-    let peer = Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token, grows: false, encoder_tokens: 0 };
+    let peer =
+        Peer { tier: 0, address: "peer:1", handle: offers[0].handle, end_token: offers[0].end_token, grows: false, encoder_tokens: 0 };
     let (other, strange) = (engine.open(), text(8, 100));
     let fetch = tiers.begin_fetch_from(&peer, other, &strange, Some(Duration::from_secs(5))).unwrap();
     let ended = (0..1000).find_map(|_| tiers.run(Duration::from_millis(10)).unwrap().first().copied()).unwrap();
