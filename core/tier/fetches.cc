@@ -31,6 +31,12 @@ bool ends_blocks(const TierState& state, uint64_t tokens) {
                      [&](const GroupPlan& g) { return g.is_state() || g.live.fixed || tokens % g.block_tokens == 0; });
 }
 
+Status check_encoder(const TierPlan& plan, uint64_t tokens) {
+  const auto n = static_cast<unsigned long long>(tokens), most = static_cast<unsigned long long>(plan.most_encoder());
+  if (tokens > 0 && most == 0) return invalid("peer.encoder_tokens: %llu, the model has no cross attention", n);
+  return tokens <= most ? Status() : fail(QUIRE_OUT_OF_RANGE, "peer.encoder_tokens: %llu, at most %llu", n, most);
+}
+
 // A load that is late is one failure of each tier that has not brought all.
 void count_late(TierState& state, uint32_t tiers) {
   for (size_t t = 0; t < state.tiers.size(); ++t) {
@@ -56,13 +62,7 @@ Result<quire_fetch_id> Fetches::begin(SequenceId sequence, std::span<const quire
                                       const FetchPeer& peer) {
   if (symbols.empty()) return invalid("num_symbols: 0");
   if (deadline_ns < 0) return invalid("deadline_ns: %lld, 0 is the default", static_cast<long long>(deadline_ns));
-  if (peer.encoder_tokens > 0 && state_.plan->most_encoder() == 0) {
-    return invalid("peer.encoder_tokens: %llu, the model has no cross attention", static_cast<unsigned long long>(peer.encoder_tokens));
-  }
-  if (peer.encoder_tokens > state_.plan->most_encoder()) {
-    return fail(QUIRE_OUT_OF_RANGE, "peer.encoder_tokens: %llu, at most %llu", static_cast<unsigned long long>(peer.encoder_tokens),
-                static_cast<unsigned long long>(state_.plan->most_encoder()));
-  }
+  QUIRE_RETURN_IF_ERROR(check_encoder(*state_.plan, peer.encoder_tokens));
   quire_sequence_info info{};
   QUIRE_RETURN_IF_ERROR(state_.cache->sequence_info(sequence, &info));
   const auto same = [sequence](const Fetch& f) { return f.phase != Phase::kFree && f.sequence == sequence; };
