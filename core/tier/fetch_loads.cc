@@ -77,8 +77,11 @@ void leave_out(const TierState& state, Fetch* f) {
     for (const Fetch::Coming& coming : f->coming) {
       if (coming.family == i) bring(coming.end);
     }
+    // Where a chunk begins inside a block nothing of this block is needed, and the sequence writes on in it.
+    const bool begins = any.live.tail_begin(f->boundary) >= f->boundary && f->boundary > any.live.sink;
+    const uint64_t begun = begins && f->boundary % any.block_tokens != 0 ? f->boundary / any.block_tokens : UINT64_MAX;
     for (uint64_t b = first; b < end; ++b) {
-      if (!brought[b - first] && f->places.has_place(any, b)) f->places.lose(any, b, b + 1, &f->lost);
+      if (!brought[b - first] && b != begun && f->places.has_place(any, b)) f->places.lose(any, b, b + 1, &f->lost);
     }
   }
 }

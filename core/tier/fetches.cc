@@ -24,13 +24,6 @@ void limit_part(const TierState& state, const Worth& worth, Fetch* f) {
   if (!f->has_deadline) f->deadline = f->fair;
 }
 
-// Blocks of all groups.
-bool ends_blocks(const TierState& state, uint64_t tokens) {
-  const auto& groups = state.plan->config().groups;
-  return std::all_of(groups.begin(), groups.end(),
-                     [&](const GroupPlan& g) { return g.is_state() || g.live.fixed || tokens % g.block_tokens == 0; });
-}
-
 Status check_encoder(const TierPlan& plan, uint64_t tokens) {
   const auto n = static_cast<unsigned long long>(tokens), most = static_cast<unsigned long long>(plan.most_encoder());
   if (tokens > 0 && most == 0) return invalid("peer.encoder_tokens: %llu, the model has no cross attention", n);
@@ -311,7 +304,7 @@ void Fetches::end_load(uint32_t index, quire_fetch_outcome outcome) {
   // Where it ends before the last place that was asked for, what follows was missing; but states are not kept everywhere.
   const bool is_whole = outcome == QUIRE_FETCH_DONE && committed == f.boundary;
   const bool is_last = !state_.plan->has_states() && f.boundary != f.candidates.boundaries.back();
-  const bool more = is_whole && f.is_cut && !is_last && ends_blocks(state_, committed);
+  const bool more = is_whole && f.is_cut && !is_last && state_.plan->ends_blocks(committed);
   more ? go_on(index, committed) : finish(index, outcome, committed);
 }
 

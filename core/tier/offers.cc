@@ -63,6 +63,10 @@ Status Offers::choose_end(SequenceId sequence, uint64_t end_token, Offer* offer,
   offer->end_token = end_token != 0 ? end_token : info.committed / grid * grid;
   *grows = offer->end_token > info.committed;
   offer->encoder = info.encoder_tokens;
+  if (!*grows && info.reserved > info.committed && !state_.plan->ends_blocks(offer->end_token)) {
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes the block that ends after token %llu; commit that step first",
+                static_cast<unsigned long long>(offer->end_token));
+  }
   if (state_.plan->most_encoder() > 0 && info.reserved == 0) {
     return fail(QUIRE_FAILED_PRECONDITION, "sequence: it is empty, so its encoder_tokens are not known");
   }
@@ -188,13 +192,13 @@ Status Offers::grow(Offer* offer) {
   // What drafts wrote ahead of a chunk may be written again by the next one.
   const auto final_at = [&](const Record& record) {
     if (is_of_encoder(record)) return uint64_t{1};
-    const uint64_t end = record.range.end;
-    return end == offer->end_token ? end : end + state_.plan->look_ahead();
+    return std::min(record.range.end + state_.plan->look_ahead(), offer->end_token);  // nothing is computed after that
   };
   while (to < records.size() && final_at(records[to]) <= info.committed) ++to;
   if (to == offer->num_held) return {};
   const uint64_t first = records[offer->num_held].range.first;  // 0 of an encoder's: all of them are the first ones
   const uint64_t end = is_of_encoder(records[to - 1]) ? 0 : records[to - 1].range.end;
+  if (info.reserved > info.committed && !state_.plan->ends_blocks(end)) return {};  // a step in flight writes the last block
   const uint64_t encoder = is_of_encoder(records[offer->num_held]) ? offer->encoder : 0;
   auto hold = state_.cache->hold_begin(offer->sequence, first, end, offer->end_token, encoder);
   if (!hold.ok()) return {};      // a step writes a state in place, a load is in progress, or all holds exist: the next call tries again

@@ -79,6 +79,12 @@ Status TierPlan::check_no_cross_attention(const char* what) const {
   return fail(QUIRE_UNIMPLEMENTED, "%s, since the model has cross attention and a prompt does not identify the encoder's input", what);
 }
 
+bool TierPlan::ends_blocks(uint64_t tokens) const {
+  const std::vector<GroupPlan>& groups = config_->groups;
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const GroupPlan& g) { return g.is_state() || g.live.fixed || tokens % g.block_tokens == 0; });
+}
+
 // A bound, wherever in a sequence the unit lies.
 uint64_t TierPlan::largest_record() const {
   uint64_t most = 0;

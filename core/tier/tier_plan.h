@@ -76,6 +76,8 @@ class TierPlan {
 
   // The unit that ends at or holds the last token before `end` begins here.
   uint64_t unit_begin(uint64_t end) const { return end == 0 ? 0 : (end - 1) / unit_tokens_ * unit_tokens_; }
+  // Whether blocks of all groups end there.
+  bool ends_blocks(uint64_t tokens) const;
   // Visits the ends of units of so many tokens: visit(end).
   template <typename Visit>
   void each_unit(uint64_t tokens, Visit visit) const {

@@ -273,6 +273,82 @@ TEST(CrossOffers, OfShortPromptsEndAnywhere) {
   }
 }
 
+// Whatever the layers need at such an end: tails, sinks, a chunk that begins inside a block, rows of drafts.
+TEST(CrossOffers, EndInsideBlocksOfAllKinds) {
+  const std::vector<quire_layer> kinds[] = {{window_layer(40), cross_layer(kMost)},  {window_layer(40, 20), cross_layer(kMost)},
+                                            {chunked_layer(24), cross_layer(kMost)}, {window_layer(1), cross_layer(kMost)},
+                                            {cut_state_layer(), cross_layer(kMost)}, {cross_layer(kMost), full_layer()},
+                                            {latent_layer(), cross_layer(kMost, 1)}};
+  for (const std::vector<quire_layer>& kind : kinds) {
+    for (const uint64_t tokens : {8U, 24U, 40U, 48U, 65U, 66U, 67U, 130U}) {
+      for (const uint32_t ahead : {0U, 3U}) {
+        for (const bool grows : {false, true}) {
+          const bool has_draft = kind.back().kind == QUIRE_LAYER_FULL;
+          if (has_draft != (ahead > 0)) continue;
+          SCOPED_TRACE("layers of kind " + std::to_string(kind[0].kind) + ", " + std::to_string(tokens) + " tokens" +
+                       (grows ? ", grows" : ""));
+          EngineOptions o = of({full_layer()});
+          o.layers.insert(o.layers.end(), kind.begin(), kind.end());
+          if (has_draft) o.layers.back().flags = QUIRE_LAYER_DRAFT, o.layers.back().look_ahead = ahead;
+          o.waits_for_offers = grows;
+          Both both(o, o, tokens + ahead);
+          both.prefill.go_on(both.source, first(both.text, grows ? 5 : tokens));
+          quire_offer offer{};
+          std::string message;
+          ASSERT_EQ(both.prefill.try_offer(both.source, both.text, &offer, &message, 0, tokens), QUIRE_OK) << message;
+          both.prefill.run();
+          const quire_fetch_id fetch = both.decode.begin_from(offer, both.sequence, both.text);
+          for (uint64_t at = 5; at <= tokens && grows; at += 5) both.prefill.go_on(both.source, first(both.text, at)), both.prefill.run();
+          both.prefill.go_on(both.source, first(both.text, tokens));
+          for (int i = 0; i < 3; ++i) both.prefill.run();
+          ASSERT_EQ(both.prefill.offered(offer), tokens);
+          const quire_fetch_result got = both.decode.wait();
+          EXPECT_EQ(got.fetch, fetch);
+          EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
+          EXPECT_EQ(got.committed, tokens);
+          both.decode.check(both.sequence, both.text);
+          both.decode.go_on(both.sequence, count_text(1, tokens + 100));
+          both.expect_nothing_left();
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// A step that was reserved before writes into the block that the offer ends in.
+TEST(CrossOffers, WaitForStepsThatWriteTheirLastBlock) {
+  Both both(encoder_decoder(), encoder_decoder(), 20);
+  both.prefill.go_on(both.source, first(both.text, 20));
+  quire_reserve_entry entry{};
+  entry.sequence = both.source;
+  entry.num_tokens = 1;
+  quire_reserve_result result{};
+  quire_step step{};
+  quire_error err = QUIRE_INIT(quire_error);
+  must(quire_reserve(both.prefill.cache(), &entry, 1, nullptr, 0, &result, &step, &err), err, "reserve");
+  ASSERT_EQ(result.code, QUIRE_OK);
+  quire_offer offer{};
+  std::string message;
+  ASSERT_EQ(both.prefill.try_offer(both.source, both.text, &offer, &message), QUIRE_FAILED_PRECONDITION);
+  EXPECT_NE(message.find("a step in flight writes the block"), std::string::npos) << message;
+  EXPECT_EQ(both.prefill.try_offer(both.source, both.text, &offer, &message, 0, 16), QUIRE_OK) << message;
+  EXPECT_EQ(both.prefill.withdraw(offer), QUIRE_OK);
+  must(quire_abort(step, QUIRE_ABORT_NOT_LAUNCHED, &err), err, "abort");
+  EXPECT_EQ(both.prefill.try_offer(both.source, both.text, &offer, &message), QUIRE_OK) << message;
+  EXPECT_EQ(both.prefill.withdraw(offer), QUIRE_OK);
+  both.expect_nothing_left();
+}
+
+// A request without an input of the encoder, as of text alone.
+TEST(CrossOffers, MayHaveNoEncoder) {
+  Both both(encoder_decoder(), encoder_decoder(), 100);
+  const quire_offer offer = both.offer(0, 0);
+  EXPECT_EQ(both.decode.fetch_from(offer, both.sequence, both.text).committed, 100U);
+  both.decode.go_on(both.sequence, count_text(1, 150));
+  both.expect_nothing_left();
+}
+
 // An encoder takes time, too: a short prompt is worth its long encoder, where that is brought faster.
 TEST(CrossOffers, AreComparedWithComputingTheEncoder) {
   for (const uint64_t encoder : {uint64_t{1}, kMost}) {

@@ -215,10 +215,10 @@ typedef struct quire_offer_info {
  * - symbols[num_symbols]: borrowed; those that the sequence has or will compute, at least end_token
  *   and those that drafts read ahead of it. The bytes are found under these symbols, so computing
  *   others would give wrong answers elsewhere.
- * - end_token: a multiple of the tokens at which all groups can resume. 0 = the last one that is
- *   committed. Groups with a state have it at the last committed token only. So, with recurrent
- *   layers, commit up to exactly end_token: a multiple of the blocks of all groups, here and in the
- *   process that reads. Leave it at least one token of the prompt to compute.
+ * - end_token: a multiple of the tokens at which all groups can resume, here and in the process
+ *   that reads; with cross attention any. 0 = the last one that is committed. Groups with a state
+ *   have it at the last committed token only. So, with recurrent layers, commit up to exactly
+ *   end_token. Leave the reader at least one token of the prompt to compute.
  * - tier: its index.
  * - *out: the offer. num_bytes of one that grows: at most.
  * quire_tiers_run prepares the offer, after the kernels that are queued by then. It can be passed
@@ -226,15 +226,16 @@ typedef struct quire_offer_info {
  * With cross attention an offer has the tokens of the encoder, too. Their number is known when the
  * first step of the sequence is reserved, so begin the offer after that. A sequence that is
  * preempted must be computed again with the same input of the encoder; with another number of its
- * tokens the offer is withdrawn. Such an offer may end at any token.
+ * tokens the offer is withdrawn. Such an offer may end at any token. Inside a block it needs a
+ * sequence without steps in flight.
  * Thread: serialized on tiers and cache. Blocking: no.
- * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few
- * symbols, end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is
- * committed, and end_token is 0; cross attention before anything is reserved; of an offer that does
- * not grow: a load of the sequence is in progress, or the state or a block of a window at its end
- * is not there), RESOURCE_EXHAUSTED (max_store_bytes, holds, 4,096 offers), UNIMPLEMENTED (a
- * connector that registers regions; one that grows, through a connector whose objects are too short
- * for its description). */
+ * Errors: INVALID_ARGUMENT (end_token), NOT_FOUND (stale id), OUT_OF_RANGE (tier, too few symbols,
+ * end_token beyond max_model_len), FAILED_PRECONDITION (no QUIRE_TIER_PEERS; nothing is committed,
+ * and end_token is 0; cross attention before anything is reserved; of an offer that does not grow:
+ * a load of the sequence is in progress, a step in flight writes the block that it ends in, or the
+ * state or a block of a window at its end is not there), RESOURCE_EXHAUSTED (max_store_bytes,
+ * holds, 4,096 offers), UNIMPLEMENTED (a connector that registers regions; one that grows, through
+ * a connector whose objects are too short for its description). */
 QUIRE_API quire_code quire_offer_begin(quire_tiers *tiers, quire_sequence_id sequence,
                                        const quire_symbol *symbols, uint64_t num_symbols,
                                        uint64_t end_token, uint32_t tier, quire_offer *out,
