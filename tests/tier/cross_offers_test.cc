@@ -69,8 +69,10 @@ TEST(CrossOffers, ComeWholeWhateverBothAre) {
     for (const uint32_t from : {1U, 2U, 4U}) {
       for (const uint32_t to : {1U, 2U, 4U}) {
         for (const uint32_t block : {16U, 32U, 64U}) {
-          const uint64_t encoder = encoders[turn % 7];
-          SCOPED_TRACE("kind " + std::to_string(turn / 27) + ", " + std::to_string(from) + " to " + std::to_string(to) +
+          const size_t at = turn++;
+          if (is_on_device() && at % 4 != 0) continue;  // without a GPU, they are slow
+          const uint64_t encoder = encoders[at % 7];
+          SCOPED_TRACE("kind " + std::to_string(at / 27) + ", " + std::to_string(from) + " to " + std::to_string(to) +
                        " ranks, blocks of " + std::to_string(block) + ", encoder " + std::to_string(encoder));
           EngineOptions writes = of(layers), reads = of(layers);
           writes.unit = reads.unit = 128;
@@ -79,15 +81,15 @@ TEST(CrossOffers, ComeWholeWhateverBothAre) {
           // Windows want no longer blocks than the writer's; layers of several sizes one policy and order.
           const bool has_window = layers[1].kind == QUIRE_LAYER_SLIDING_WINDOW;
           const bool is_even = layers.back().num_kv_heads == layers[1].num_kv_heads;
-          reads.block = turn % 2 == 0 || has_window ? 16 : 32;
+          reads.block = at % 2 == 0 || has_window ? 16 : 32;
           writes.block = block;
-          writes.policy = turn % 5 == 0 && is_even ? "vllm" : "";
-          reads.policy = turn % 4 == 0 && is_even && !has_window ? "vllm" : "";
-          if (writes.policy.empty() && is_even) writes.layout = orders[turn % 3];
-          if (reads.policy.empty() && is_even) reads.layout = orders[turn / 3 % 3];
+          writes.policy = at % 5 == 0 && is_even ? "vllm" : "";
+          reads.policy = at % 4 == 0 && is_even && !has_window ? "vllm" : "";
+          if (writes.policy.empty() && is_even) writes.layout = orders[at % 3];
+          if (reads.policy.empty() && is_even) reads.layout = orders[at / 3 % 3];
           reads.others = {1, 2, 4};
           Both both(writes, reads);
-          const quire_offer offer = both.offer(++turn, encoder);
+          const quire_offer offer = both.offer(at, encoder);
           const quire_fetch_result got = both.decode.fetch_from(offer, both.sequence, both.text);
           EXPECT_EQ(got.outcome, QUIRE_FETCH_DONE);
           EXPECT_EQ(got.committed, kTokens);
@@ -100,7 +102,7 @@ TEST(CrossOffers, ComeWholeWhateverBothAre) {
       }
     }
   }
-  EXPECT_GT(loads, 27U);
+  EXPECT_GT(loads, is_on_device() ? 7U : 27U);
 }
 
 // T7: the tokens of the prompt and of the encoder, and no more.
@@ -284,7 +286,7 @@ TEST(CrossOffers, EndInsideBlocksOfAllKinds) {
       for (const uint32_t ahead : {0U, 3U}) {
         for (const bool grows : {false, true}) {
           const bool has_draft = kind.back().kind == QUIRE_LAYER_FULL;
-          if (has_draft != (ahead > 0)) continue;
+          if (has_draft != (ahead > 0) || (is_on_device() && tokens % 3 != 0)) continue;
           SCOPED_TRACE("layers of kind " + std::to_string(kind[0].kind) + ", " + std::to_string(tokens) + " tokens" +
                        (grows ? ", grows" : ""));
           EngineOptions o = of({full_layer()});
