@@ -64,6 +64,12 @@ function(quire_unity target)
   endif()
 endfunction()
 
+# quire_optimised(TARGET): of a test whose own code writes or compares many bytes. Without optimisation it would take most of the time.
+function(quire_optimised target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  set_target_properties(${target} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+endfunction()
+
 # quire_precompiled(TARGET): where QUIRE_UNITY is on, a test that is not optimised finds the headers that nearly all tests include compiled
 # already. (In optimised ones g++ 12 would warn of what it inlined out of them.)
 function(quire_precompiled target)
