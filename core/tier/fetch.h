@@ -129,6 +129,8 @@ struct Fetch {
   std::vector<int64_t> elapsed_of;     // by tier: until the last of them was there
   std::vector<uint64_t> bytes_before;  // by tier: that came in loads before this one
 
+  // Tokens of the encoder that this load brings: the first one does.
+  uint64_t encoder_of_load() const { return committed == 0 ? encoder : 0; }
   uint32_t awaited() const { return asked | unasked; }  // look-ups: bits of tiers
   // What the records of a part that end at one of `ends` are named by.
   const PrefixNames& names_of(const TierPart& part, uint64_t end) const {  //

@@ -19,7 +19,7 @@ quire_reserve_entry entry_of(const Fetch& f, uint64_t num_tokens, uint64_t known
   entry.symbols_offset = known;
   entry.num_symbols = static_cast<uint32_t>(f.symbols.size() - known);
   entry.num_tokens = static_cast<uint32_t>(num_tokens);
-  entry.encoder_tokens = f.committed == 0 ? f.encoder : 0;
+  entry.encoder_tokens = f.encoder_of_load();
   return entry;
 }
 
@@ -90,8 +90,7 @@ void leave_out(const TierState& state, Fetch* f) {
 
 quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint64_t* committed) {
   Fetch& f = fetches_[index];
-  const uint64_t encoder = f.committed == 0 ? f.encoder : 0;
-  f.lost.begin(state_.plan->config(), boundary, encoder);
+  f.lost.begin(state_.plan->config(), boundary, f.encoder_of_load());
   // The hit may have changed since it was asked for; then once more, from what is here now.
   for (int tries = 0; tries < 2; ++tries) {
     quire_sequence_info info{};
@@ -113,7 +112,7 @@ quire_fetch_outcome Fetches::begin_load(uint32_t index, uint64_t boundary, uint6
     (void)state_.cache->load_end(f.load, f.lost.failures(), committed);
     f.phase = Phase::kLooking;
     if (*committed > 0 || tries > 0) return QUIRE_FETCH_NOTHING;  // also where it goes on: *committed is what it had
-    f.lost.begin(state_.plan->config(), boundary, encoder);
+    f.lost.begin(state_.plan->config(), boundary, f.encoder_of_load());
   }
   f.boundary = boundary;
   f.hit = f.position;

@@ -34,7 +34,7 @@ bool has_enough(const TierState& state, const Arrivals& arrivals, const Fetch& f
 void Fetches::look_up(uint32_t index) {
   Fetch& f = fetches_[index];
   const TierPlan& plan = *state_.plan;
-  f.table->clear(f.committed == 0 ? f.encoder : 0);
+  f.table->clear(f.encoder_of_load());
   for (uint32_t p = 0; p < plan.parts().size(); ++p) {
     const TierPart& part = plan.parts()[p];
     if (part.twin != p) continue;

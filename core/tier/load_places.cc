@@ -40,7 +40,7 @@ Status LoadPlaces::read(Cache& cache, StepId load, const TierPlan& plan, uint64_
 
 void LoadPlaces::lose(const TierPart& part, uint64_t first, uint64_t end, LostBlocks* lost) const {
   for (const uint32_t group : plan_->families()[part.family].groups) {
-    const uint64_t here = part.is_state || part.live.fixed ? 0 : have_[group] / part.block_tokens;
+    const uint64_t here = part.is_state ? 0 : have_[group] / part.block_tokens;
     lost->lose(group, std::max(first, here), end);
   }
 }

@@ -64,7 +64,7 @@ Status Offers::choose_end(SequenceId sequence, uint64_t end_token, Offer* offer,
   *grows = offer->end_token > info.committed;
   offer->encoder = info.encoder_tokens;
   if (!*grows && info.reserved > info.committed && !state_.plan->ends_blocks(offer->end_token)) {
-    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes the block that ends after token %llu; commit that step first",
+    return fail(QUIRE_FAILED_PRECONDITION, "sequence: a step in flight writes the block in which %llu tokens end; commit that step first",
                 static_cast<unsigned long long>(offer->end_token));
   }
   if (state_.plan->most_encoder() > 0 && info.reserved == 0) {

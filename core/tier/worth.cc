@@ -17,8 +17,7 @@ constexpr double kGrowingBlind = 60e9;
 }  // namespace
 
 double Worth::compute_ns(const Fetch& f, uint64_t boundary) const {
-  const uint64_t encoder = f.committed == 0 ? f.encoder : 0;
-  return static_cast<double>(boundary - std::min(boundary, f.hit) + encoder) * ns_per_token_;
+  return static_cast<double>(boundary - std::min(boundary, f.hit) + f.encoder_of_load()) * ns_per_token_;
 }
 
 double Worth::expected_ns(std::span<const uint64_t> bytes) const {

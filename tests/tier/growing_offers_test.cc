@@ -471,8 +471,11 @@ TEST(GrowingOffers, AreRefusedWhereTheyCannotBe) {
 }
 
 // Leases of what came are renewed while the rest is computed.
-TEST(GrowingOffers, KeepTheirLeases) {
-  Both both(of({full_layer()}), of({full_layer()}), 640);
+void expect_leases(uint64_t max_load_tokens, uint64_t missing, uint64_t here) {
+  SCOPED_TRACE("loads of " + std::to_string(max_load_tokens));
+  EngineOptions to = of({full_layer()});
+  to.max_load_tokens = max_load_tokens;
+  Both both(of({full_layer()}), to, 640);
   uint64_t most = 0;
   both.store.set_script([&](const SeenTicket& seen, Fate*) {
     if (seen.ticket.kind == QUIRE_TICKET_LOOKUP) most = std::max<uint64_t>(most, seen.ticket.num_keys);
@@ -482,13 +485,18 @@ TEST(GrowingOffers, KeepTheirLeases) {
   both.pass();
   most = 0;
   both.pass(500);
-  EXPECT_EQ(most, 1U + 5U);  // the description and what is missing
+  EXPECT_EQ(most, 1 + missing);  // the description and what is missing
   both.pass(10'000);
-  EXPECT_EQ(most, 1U + 10U);
+  EXPECT_EQ(most, 1 + missing + here);
   both.compute_to(640);
   both.pass();
   EXPECT_EQ(both.result().outcome, QUIRE_FETCH_DONE);
   both.expect_nothing_left();
+}
+
+TEST(GrowingOffers, KeepTheirLeases) {
+  expect_leases(640, 5, 5);
+  expect_leases(256, 3, 5);  // the second load: of the first one, too
 }
 
 }  // namespace
