@@ -36,9 +36,7 @@ struct Both {
       : prefill(clock, from, {&store}), decode(clock, to, {&store}), text(count_text(1, tokens + 1 + look_ahead(from))), end(tokens) {}
 
   void begin(int64_t deadline_ns = 0) {
-    const auto is_cross = [](const quire_layer& layer) { return layer.kind == QUIRE_LAYER_CROSS; };
-    const std::vector<quire_layer>& layers = prefill.options().layers;
-    if (std::any_of(layers.begin(), layers.end(), is_cross)) compute_to(16);  // then what the encoder has is known
+    if (prefill.info(source).reserved == 0 && prefill.has_encoder(source)) compute_to(16);  // then its length is known
     offer = prefill.grow(source, text, end);
     fetch = decode.begin_from(offer, sequence, text, deadline_ns);
   }
@@ -472,7 +470,6 @@ TEST(GrowingOffers, AreRefusedWhereTheyCannotBe) {
 
 // Leases of what came are renewed while the rest is computed.
 void expect_leases(uint64_t max_load_tokens, uint64_t missing, uint64_t here) {
-  SCOPED_TRACE("loads of " + std::to_string(max_load_tokens));
   EngineOptions to = of({full_layer()});
   to.max_load_tokens = max_load_tokens;
   Both both(of({full_layer()}), to, 640);

@@ -125,6 +125,7 @@ class Engine {
   void set_encoder(quire_sequence_id sequence, uint64_t given, uint64_t tokens) {  //
     encoders_[sequence] = {tokens, given};
   }
+  bool has_encoder(quire_sequence_id sequence) const { return encoders_.count(sequence) > 0; }
   // Goes on from what the sequence has: to the whole text.
   void go_on(quire_sequence_id sequence, const Text& text);
 
@@ -182,7 +183,6 @@ class Engine {
   quire_cache_stats cache_stats() const;
   quire_sequence_info info(quire_sequence_id sequence) const;
   quire_cache* cache() const { return cache_.get(); }
-  const EngineOptions& options() const { return options_; }
   quire_config* config() const { return config_.get(); }
   quire_tiers* tiers() const { return tiers_.get(); }
   quire_connector* connector(uint32_t tier) const { return connectors_[tier].get(); }
