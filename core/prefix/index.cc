@@ -5,36 +5,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "core/base/checked.h"
 
 namespace quire {
-namespace {
-
-// XXH3_64bits_withSeed() of 64 bytes.
-[[gnu::always_inline]] inline uint64_t hash_of_64_bytes(const void* bytes, uint64_t seed) {
-  constexpr uint64_t kPrime = 0x9e3779b185ebca87u, kMix = 0x165667919e3779f9u;
-  const auto number = [](const void* from, size_t i) {
-    uint64_t n;
-    std::memcpy(&n, static_cast<const char*>(from) + i * sizeof n, sizeof n);
-    return n;
-  };
-  const auto fold = [&](size_t at, size_t secret) {
-    __extension__ using Wide = unsigned __int128;
-    const Wide product = Wide{number(bytes, at) ^ (number(XXH3_kSecret, secret) + seed)} *
-                         (number(bytes, at + 1) ^ (number(XXH3_kSecret, secret + 1) - seed));
-    uint64_t folded = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-    __asm__("" : "+r"(folded));  // now: g++ 12 would keep the four products until the end, in memory
-    return folded;
-  };
-  uint64_t hash = 64 * kPrime + ((fold(2, 4) + fold(4, 6)) + (fold(0, 0) + fold(6, 2)));
-  hash = (hash ^ hash >> 37) * kMix;
-  return hash ^ hash >> 32;
-}
-
-}  // namespace
 
 Result<PrefixIndex> PrefixIndex::create(IndexShape shape) {
   if (shape.unit_tokens == 0) return invalid("unit_tokens: 0, at least 1");
@@ -219,7 +194,7 @@ std::span<const quire_symbol> PrefixIndex::symbols(NodeId node) const {
 
 uint64_t PrefixIndex::child_hash(uint64_t parent, std::span<const quire_symbol> unit) const {
   static_assert(kUsualUnit * sizeof(quire_symbol) == 64);
-  if (unit.size() == kUsualUnit) return hash_of_64_bytes(unit.data(), parent ^ shape_.seed);
+  if (unit.size() == kUsualUnit) return XXH3_64bits_withSeed(unit.data(), 64, parent ^ shape_.seed);
   return XXH3_64bits_withSeed(unit.data(), unit.size_bytes(), parent ^ shape_.seed);
 }
 
@@ -274,7 +249,7 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
     __builtin_prefetch(symbols + kSoon * unit, 1);  // what follows a unit lies behind it most of the time
     const quire_symbol* const given = units[i];
     if (unit == kUsualUnit) [[likely]] {
-      hash = hash_of_64_bytes(given, hash ^ seed);
+      hash = XXH3_64bits_withSeed(given, 64, hash ^ seed);
       shared_assign(symbols, given, kUsualUnit);
     } else {
       hash = child_hash(hash, {given, unit});
