@@ -46,6 +46,7 @@ INFOS = {
     "quire_codec_params": "CodecParams", "quire_kv_view": "KVView", "quire_kv_field": "KVField", "quire_state_view": "StateView",
     "quire_region_info": "RegionInfo", "quire_lowering": "Lowering", "quire_compatibility": "Compatibility", "quire_capacity": "Capacity",
     "quire_sequence_info": "SequenceInfo", "quire_probe_result": "ProbeResult", "quire_cache_stats": "CacheStats",
+    "quire_group_stats": "GroupStats",
     "quire_step_info": "StepInfo", "quire_device_info": "DeviceInfo", "quire_probe_info": "ProbeInfo", "quire_pin_info": "PinInfo",
     "quire_connector_info": "ConnectorInfo", "quire_connector_health": "ConnectorHealth", "quire_connector_stats": "ConnectorStats",
     "quire_tier_stats": "TierStats", "quire_tiers_stats": "TiersStats", "quire_fetch_result": "FetchResult",

@@ -82,9 +82,10 @@ quire_code quire_cache_create(quire_runtime* runtime, quire_config* config, cons
     if (runtime != nullptr) QUIRE_RETURN_IF_ERROR(c_api::check_handle(runtime, "runtime"));
     quire_cache_options own{};
     QUIRE_RETURN_IF_ERROR(c_api::read_cache_options(options, &own));
-    auto object = quire::Cache::create(config->object, own);
+    quire::CacheClock clock;
+    if (runtime != nullptr) clock = {quire::Runtime::host_now, runtime->object.get()};
+    auto object = quire::Cache::create(config->object, own, clock);
     if (!object.ok()) return object.take_status();
-    if (runtime != nullptr) (*object)->set_clock(quire::Runtime::host_now, runtime->object.get());
     auto handle = std::make_unique<quire_cache>(std::move(*object), runtime == nullptr ? nullptr : runtime->object);
     handle->event_kinds = config->event_kinds;
     *out = handle.release();
@@ -170,6 +171,17 @@ quire_code quire_cache_get_stats(quire_cache* cache, quire_cache_stats* stats, q
     quire_cache_stats own{};
     own.struct_size = sizeof own;
     object.stats(&own);
+    c_api::write_info(stats, own);
+    return {};
+  });
+}
+
+quire_code quire_cache_get_group_stats(quire_cache* cache, uint32_t group, quire_group_stats* stats, quire_error* err) {
+  return with_shared_cache(cache, err, [&](const quire::Cache& object) -> Status {
+    QUIRE_RETURN_IF_ERROR(c_api::check_info(stats, "stats"));
+    quire_group_stats own{};
+    own.struct_size = sizeof own;
+    QUIRE_RETURN_IF_ERROR(object.group_stats(group, &own));
     c_api::write_info(stats, own);
     return {};
   });

@@ -114,6 +114,24 @@ void write_residency(std::span<const Counted<CacheStats>> all, Exposition* out) 
         &CacheStats::page_reuse_gap, &CacheStats::page_reuse_gap_ns);
 }
 
+// One group's pages make room for another's.
+void write_group_pages(std::span<const MetricsSource> sources, Exposition* out) {
+  out->begin({"group_pages", kGauge, "", "Pages of the pool that a group has."});
+  for (const MetricsSource& source : sources) {
+    if (source.cache == nullptr) continue;
+    for (uint32_t g = 0; g < source.cache->config().groups.size(); ++g) {
+      quire_group_stats stats{};
+      if (!source.cache->group_stats(g, &stats).ok()) continue;
+      for (const bool cached : {true, false}) {
+        std::string labels = source.labels;
+        add_label("group", std::to_string(g), &labels);
+        add_label("state", cached ? "cached" : "used", &labels);
+        out->sample(labels, static_cast<double>(cached ? stats.pages_cached : stats.pages_used));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out) {
@@ -146,6 +164,7 @@ void write_cache_metrics(std::span<const MetricsSource> sources, Exposition* out
       out->sample(labels, 1);
     }
   }
+  write_group_pages(sources, out);
   write_fields<CacheStats>(kOfCache, all, out);
   write_residency(all, out);
 }

@@ -17,7 +17,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
   if (groups.size() >= kNoGroup) return invalid("groups: %zu, at most %u", groups.size(), kNoGroup - 1u);
   for (const PoolGroup& g : groups) {
     if (g.parts_per_page == 0 || g.ids_per_block == 0) return invalid("group: parts_per_page and ids_per_block must be at least 1");
-    pool.groups_.push_back(Group{g, Divisor(g.parts_per_page), 0, 0, 0, kNone, kNone});
+    pool.groups_.push_back(Group{.shape = g, .by_parts = Divisor(g.parts_per_page)});
     pool.stride_ = std::max(pool.stride_, g.parts_per_page);
   }
   pool.by_stride_ = Divisor(pool.stride_);
@@ -31,7 +31,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.pages_.resize(num_pages);
   }
   pool.spares_.resize(num_pages);
-  pool.residency.resize(num_pages);
+  pool.residency.resize(num_pages, groups.size());
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
   return pool;
@@ -48,6 +48,9 @@ void Pool::push_free(uint32_t page) {
 void Pool::push_evictable(uint32_t page) {
   at_.tag(page).where = Where::kEvictable;
   ++evictable_.pages;
+  Group& g = groups_[at_.tag(page).group];
+  ++g.pages.cached;
+  --g.pages.used;
   residency.idled(page);
   if (spares_.has(page)) {
     ++spared_list_.pages;
@@ -74,6 +77,9 @@ void Pool::push_back(uint32_t page) {
 void Pool::unlink_evictable(uint32_t page) {
   at_.tag(page).where = Where::kInUse;
   --evictable_.pages;
+  Group& g = groups_[at_.tag(page).group];
+  --g.pages.cached;
+  ++g.pages.used;
   if (!spares_.has(page)) return leave_order(page);
   --spared_list_.pages;
   unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
@@ -121,7 +127,6 @@ void Pool::fall_idle(uint32_t page) {
   Group& g = groups_[at_.tag(page).group];
   g.open_holes -= p.holes;
   g.open_cached -= p.cached;
-  --g.used_pages;
   if (p.listed_holes) list_holes(page, false);
   if (p.listed_cached) list_cached(page, false);
   if (p.cached > 0) {
@@ -133,6 +138,7 @@ void Pool::fall_idle(uint32_t page) {
 
 // No part of the page is in use or cached: it belongs to nobody.
 void Pool::give_up(uint32_t page) {
+  --groups_[at_.tag(page).group].pages.used;
   at_.tag(page).last_group = at_.tag(page).group;
   at_.tag(page).group = kNoGroup;
   if (!plain_) {
@@ -156,7 +162,6 @@ void Pool::hold_part(uint32_t page) {
     residency.resumed(page);
     g.open_holes += p.holes;
     g.open_cached += p.cached;
-    ++g.used_pages;
     if (p.holes > 0) list_holes(page, true);
     if (p.cached > 0) list_cached(page, true);
     return;
@@ -332,7 +337,7 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
 
 // In a plain pool, for published blocks: as many from the end of ids as go into the order of eviction or among the spared pages, and
 // nothing else happens to.
-size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class) {
+size_t Pool::unref_plain_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class) {
   const bool warm = eviction_class == EvictionClass::kWarm;
   uint32_t head = evictable_.head;
   size_t n = 0, counted = 0;
@@ -358,6 +363,8 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
   }
   ahead_.changes += head != evictable_.head ? n - counted : 0;
   evictable_.pages += n;
+  groups_[group.value].pages.cached += n;
+  groups_[group.value].pages.used -= n;
   cached_parts_ += n;
   held_parts_ -= n;
   return n;
@@ -366,7 +373,7 @@ size_t Pool::unref_plain_run(std::span<const int32_t> ids, EvictionClass evictio
 void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class) {
   while (!ids.empty()) {
     const size_t run = fence != 0 || ids.back() == 0 ? 0
-                       : plain_                      ? unref_plain_run(ids, eviction_class)
+                       : plain_                      ? unref_plain_run(group, ids, eviction_class)
                                                      : unref_run(group, ids, eviction_class);
     if (run == 0 && ids.back() != 0) unref(index_of(group, PartId(ids.back())), fence, eviction_class);
     ids = ids.first(ids.size() - std::max<size_t>(run, 1));
@@ -377,7 +384,7 @@ void Pool::unref_blocks(GroupId group, std::span<const int32_t> ids, uint64_t fe
 // and no fence is in no step in flight but its holder's.
 void Pool::unref_passed(GroupId group, std::span<const int32_t> ids, uint64_t fence, EvictionClass eviction_class) {
   while (!ids.empty()) {
-    const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(ids, eviction_class) : unref_run(group, ids, eviction_class);
+    const size_t run = ids.back() == 0 ? 0 : plain_ ? unref_plain_run(group, ids, eviction_class) : unref_run(group, ids, eviction_class);
     if (run == 0 && ids.back() != 0) {
       const PartIndex head = index_of(group, PartId(ids.back()));
       unref(head, refs(head) == 1 ? 0 : fence, eviction_class);

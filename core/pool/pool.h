@@ -53,6 +53,12 @@ struct PoolCounts {
   uint64_t order_changes = 0;  // pages that left the order of eviction, or came to where it begins
 };
 
+// Pages that a group has: in use, and evictable.
+struct GroupPages {
+  uint64_t used = 0;
+  uint64_t cached = 0;
+};
+
 class Pool {
  public:
   // How long pages stay: of a sample, by the time that the caller sets.
@@ -88,8 +94,7 @@ class Pool {
   uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
   // Cached parts in such pages: eviction turns them into open holes.
   uint64_t open_cached(GroupId group) const { return groups_[group.value].open_cached; }
-  // Such pages; not counted in a plain pool.
-  uint64_t used_pages(GroupId group) const { return groups_[group.value].used_pages; }
+  GroupPages pages_of(GroupId group) const { return groups_[group.value].pages; }
   // A page of the group that is in use and keeps cached parts; kNone when there is none.
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
   // Parts of a page that nobody holds: cached ones and holes.
@@ -157,7 +162,8 @@ class Pool {
       tag.place = Place::kFront;
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = static_cast<uint8_t>(had);
-      residency.replaced(page);
+      residency.replaced(page, group.value);
+      --groups_[had].pages.cached;
       at[page].block = Block{1, kNone};
       ids[n] = static_cast<int32_t>(page);
       if (foreign) zero(PageId(page));
@@ -171,6 +177,7 @@ class Pool {
     ahead_.changes += n;
     cached_parts_ -= n;
     held_parts_ += n;
+    groups_[group.value].pages.used += n;
     hand_overs_ += changed;
     return n;
   }
@@ -323,7 +330,8 @@ class Pool {
     Divisor by_parts;  // parts_per_page
     uint64_t open_holes = 0;
     uint64_t open_cached = 0;
-    uint64_t used_pages = 0;
+    GroupPages pages = {};
+    uint64_t stale_pages = 0;  // evictable, but forgotten
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;
   };
@@ -356,7 +364,7 @@ class Pool {
   void free_held(uint32_t part);    // held -> hole
   void free_cached(uint32_t part);  // cached -> hole
   uint32_t unref_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class);
-  size_t unref_plain_run(std::span<const int32_t> ids, EvictionClass eviction_class);
+  size_t unref_plain_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class);
   bool hand_over(uint32_t page, GroupId group, uint64_t root);
   Taken open_page(GroupId group, uint64_t owner, uint64_t root, std::span<int32_t> ids);
   Taken fill_holes(uint32_t page, GroupId group, uint64_t root, std::span<int32_t> ids);

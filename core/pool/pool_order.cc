@@ -71,6 +71,7 @@ void Pool::retire_all() {
   stale_.pages += std::exchange(evictable_.pages, 0);
   stale_.cached_parts += std::exchange(cached_parts_, 0);
   stale_.holes += std::exchange(holes_, 0);
+  for (Group& g : groups_) g.stale_pages += std::exchange(g.pages.cached, 0);
 }
 
 void Pool::swap_stale() {
@@ -79,6 +80,7 @@ void Pool::swap_stale() {
   std::swap(stale_.pages, evictable_.pages);
   std::swap(stale_.cached_parts, cached_parts_);
   std::swap(stale_.holes, holes_);
+  for (Group& g : groups_) std::swap(g.stale_pages, g.pages.cached);
 }
 
 }  // namespace quire

@@ -48,7 +48,8 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   tag.group = static_cast<uint8_t>(group.value);
   tag.place = Place::kFront;
   tag.root = root;
-  residency.took(page);
+  residency.took(page, group.value);
+  ++groups_[group.value].pages.used;
   return foreign;
 }
 
@@ -81,7 +82,6 @@ Taken Pool::open_page(GroupId group, uint64_t owner, uint64_t root, std::span<in
   held_parts_ += n;
   holes_ += p.holes;
   g.open_holes += p.holes;
-  ++g.used_pages;
   if (p.holes > 0) list_holes(page, true);
   return {n, true, foreign};
 }

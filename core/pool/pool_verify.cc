@@ -119,10 +119,13 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
 // What the group's pages in use have open; its lists reach each of them once.
 Status Pool::verify_group(uint32_t group) const {
   const Group& g = groups_[group];
-  uint64_t holes = 0, cached = 0, used = 0;
-  for (uint32_t i = 1; i < pages_.size(); ++i) {
-    if (at_.tag(i).where != Where::kInUse || at_.tag(i).group != group) continue;
+  uint64_t holes = 0, cached = 0, used = 0, evictable = 0;
+  for (uint32_t i = 1; i < at_.size(); ++i) {
+    if (at_.tag(i).group != group) continue;
+    evictable += at_.tag(i).where == Where::kEvictable ? 1 : 0;
+    if (at_.tag(i).where != Where::kInUse) continue;
     ++used;
+    if (plain_) continue;
     holes += pages_[i].holes;
     cached += pages_[i].cached;
   }
@@ -131,9 +134,11 @@ Status Pool::verify_group(uint32_t group) const {
                 static_cast<unsigned long long>(g.open_holes), static_cast<unsigned long long>(g.open_cached),
                 static_cast<unsigned long long>(holes), static_cast<unsigned long long>(cached));
   }
-  if (used != g.used_pages)
-    return fail(QUIRE_INTERNAL, "group %u: %llu pages in use, found %llu", group, static_cast<unsigned long long>(g.used_pages),
-                static_cast<unsigned long long>(used));
+  if (used != g.pages.used || evictable != g.pages.cached + g.stale_pages) {
+    return fail(QUIRE_INTERNAL, "group %u: %llu pages in use and %llu evictable, found %llu and %llu", group,
+                static_cast<unsigned long long>(g.pages.used), static_cast<unsigned long long>(g.pages.cached + g.stale_pages),
+                static_cast<unsigned long long>(used), static_cast<unsigned long long>(evictable));
+  }
   uint64_t listed_holes = 0, listed_cached = 0;
   for (uint32_t i = g.hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_holes.next) {
     if (at_.tag(i).group != group || pages_[i].with_holes.prev != prev)

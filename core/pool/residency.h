@@ -27,7 +27,8 @@ class Residency {
     Spans reuse_gap;  // from when nobody used it any more to used again
   };
 
-  void resize(uint64_t num_pages) {
+  void resize(uint64_t num_pages, size_t num_groups) {
+    counts_.resize(num_groups);
     const uint64_t most = std::clamp<uint64_t>(num_pages / kFewest, 1, kMostPages);
     const uint64_t sample = std::bit_floor(most);
     mask_ = static_cast<uint32_t>(sample - 1);
@@ -36,16 +37,20 @@ class Residency {
   }
   // One page in so many is counted.
   uint32_t sample() const { return mask_ + 1; }
-  const Counts& counts() const { return counts_; }
-  uint64_t host_bytes() const { return lives_.capacity() * sizeof(Life); }
+  // Of pages that had blocks of the group; of all.
+  const Counts& counts(size_t group) const { return counts_[group]; }
+  Counts counts() const;
+  uint64_t host_bytes() const {  //
+    return lives_.capacity() * sizeof(Life) + counts_.capacity() * sizeof(Counts);
+  }
 
   // Nanoseconds; what happens from now on happens then.
   void set_time(int64_t now) { now_ = now; }
 
   // Of a page: a group took it; nobody uses it, but it is cached; it is used again; it is evicted.
-  void took(uint32_t page) {
+  void took(uint32_t page, uint32_t group) {
     if (is_sampled(page)) [[unlikely]]
-      lives_[page >> shift_] = {now_, kInUse, epoch_};
+      lives_[page >> shift_] = {now_, kInUse, epoch_, group};
   }
   void idled(uint32_t page) {
     if (is_sampled(page)) [[unlikely]]
@@ -60,11 +65,11 @@ class Residency {
       count_evicted(&lives_[page >> shift_]);
   }
   // It is evicted, and taken at once.
-  void replaced(uint32_t page) {
+  void replaced(uint32_t page, uint32_t group) {
     if (!is_sampled(page)) [[likely]]
       return;
     count_evicted(&lives_[page >> shift_]);
-    took(page);
+    took(page, group);
   }
   // Asks for what the next call for the page reads.
   void fetch(uint32_t page) const {
@@ -81,6 +86,7 @@ class Residency {
     int64_t taken = 0;
     int64_t idle_since = kInUse;
     uint64_t epoch = UINT64_MAX;
+    uint32_t group = 0;
   };
 
   bool is_sampled(uint32_t page) const { return (page & mask_) == mask_; }
@@ -92,7 +98,7 @@ class Residency {
   uint32_t mask_ = 0, shift_ = 0;
   int64_t now_ = 0;
   uint64_t epoch_ = 0;
-  Counts counts_;
+  std::vector<Counts> counts_;  // [group]
 };
 
 }  // namespace quire

@@ -423,7 +423,7 @@ AllocFrom Admission::room_alone(const EntryPlan& plan, AllocFrom room) const {
     const GroupId group(g);
     const uint64_t parts = blocks_wanted(plan, g, plan.end, false) * facts_.plan(g).ids_per_block;
     const uint64_t claimed = pool_.claimed_holes(sequences_.holding(plan.sequence, g).fill_page, group, blocks_.owner(plan.sequence));
-    const uint64_t used = pool_.used_pages(group) + (plan.match ? opened_by_hit_[g] : 0);
+    const uint64_t used = pool_.pages_of(group).used + (plan.match ? opened_by_hit_[g] : 0);
     const auto pages = [&](uint64_t holes) {
       return std::max(used + ceil_div(parts - std::min(parts, holes), facts_.plan(g).parts_per_page), pages_alone_[g]);
     };

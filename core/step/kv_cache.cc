@@ -47,6 +47,14 @@ void report(const Residency::Spans& spans, uint64_t* counts, uint64_t* sum_ns) {
   *sum_ns = spans.sum_ns;
 }
 
+// Of a cache or a group.
+template <typename Stats>
+void report_residency(const Residency::Counts& counts, Stats* stats) {
+  report(counts.lifetime, stats->page_lifetime, &stats->page_lifetime_ns);
+  report(counts.idle, stats->page_idle, &stats->page_idle_ns);
+  report(counts.reuse_gap, stats->page_reuse_gap, &stats->page_reuse_gap_ns);
+}
+
 }  // namespace
 
 Cache::Cache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -61,7 +69,7 @@ Result<Capacity> Cache::capacity(std::shared_ptr<const Config> config, const qui
   return capacity_of(*facts->config, facts->use(), tokens, concurrency);
 }
 
-Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> config, const quire_cache_options& options) {
+Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> config, const quire_cache_options& options, CacheClock clock) {
   auto facts = Facts::make(std::move(config), options);
   if (!facts.ok()) return facts.take_status();
   std::vector<PoolGroup> groups;
@@ -79,6 +87,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!sequences.ok()) return sequences.take_status();
   auto impl = std::make_unique<Impl>(std::move(*facts), std::move(*pool), std::move(*index), std::move(*sequences), options);
   QUIRE_RETURN_IF_ERROR(impl->budget.prepare(options.checkpoint_bytes));
+  impl->pins.set_clock(clock.now, clock.user);
   const Impl& m = *impl;
   impl->counters.host_bytes = m.pool.host_bytes() + m.index.host_bytes() + m.budget.host_bytes() + m.sequences.host_bytes() +
                               m.steps.host_bytes() + m.media.host_bytes() + m.admission.host_bytes() + m.pins.host_bytes() +
@@ -220,8 +229,6 @@ Status Cache::probe(const quire_identity* identity, std::span<const quire_symbol
   return {};
 }
 
-void Cache::set_clock(quire_clock_fn clock, void* user) { impl_->pins.set_clock(clock, user); }
-
 Result<quire_pin_id> Cache::pin(const quire_identity* identity, std::span<const quire_symbol> symbols, const quire_pin_options& options,
                                 uint64_t* tokens) {
   auto encoded = Identity::encode(identity);
@@ -273,9 +280,19 @@ void Cache::stats(quire_cache_stats* stats) const {
   stats->hand_overs = c.hand_overs;
   const Residency& residency = m.pool.residency;
   stats->page_sample = residency.sample();
-  report(residency.counts().lifetime, stats->page_lifetime, &stats->page_lifetime_ns);
-  report(residency.counts().idle, stats->page_idle, &stats->page_idle_ns);
-  report(residency.counts().reuse_gap, stats->page_reuse_gap, &stats->page_reuse_gap_ns);
+  report_residency(residency.counts(), stats);
+}
+
+Status Cache::group_stats(uint32_t group, quire_group_stats* stats) const {
+  std::shared_lock lock(impl_->mutex);
+  const Impl& m = *impl_;
+  if (group >= m.facts.num_groups) return fail(QUIRE_OUT_OF_RANGE, "group: %u of %u", group, m.facts.num_groups);
+  stats->group = group;
+  const GroupPages pages = m.pool.pages_of(GroupId(group));
+  stats->pages_used = pages.used;
+  stats->pages_cached = pages.cached;
+  report_residency(m.pool.residency.counts(group), stats);
+  return {};
 }
 
 bool Cache::Impl::nothing_is_held() const {

@@ -34,9 +34,16 @@ struct LoadLimits {
   uint32_t loads = 0;   // at the same time
 };
 
+// The time of pins, and of how long pages stay. Without a function, CLOCK_MONOTONIC.
+struct CacheClock {
+  quire_clock_fn now = nullptr;
+  void* user = nullptr;
+};
+
 class Cache : public StepReader {
  public:
-  static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options);
+  static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options,
+                                               CacheClock clock = {});
   // What caches with these options hold; the limits of sequences and entries do not count.
   static Result<Capacity> capacity(std::shared_ptr<const Config> config, const quire_cache_options& options, uint64_t tokens,
                                    uint64_t concurrency);
@@ -92,8 +99,6 @@ class Cache : public StepReader {
                           std::string* identity = nullptr) const;
   Status sequence_probe(SequenceId sequence, std::span<const quire_symbol> symbols, quire_probe_result* result) const;
 
-  // Time of pins; without it, CLOCK_MONOTONIC.
-  void set_clock(quire_clock_fn clock, void* user);
   Result<quire_pin_id> pin(const quire_identity* identity, std::span<const quire_symbol> symbols, const quire_pin_options& options,
                            uint64_t* tokens);
   Status unpin(quire_pin_id pin);
@@ -121,6 +126,8 @@ class Cache : public StepReader {
                      uint64_t most_bytes, std::vector<EventRecord>* out) const;
 
   void stats(quire_cache_stats* stats) const;
+  // OUT_OF_RANGE: there is no such group.
+  Status group_stats(uint32_t group, quire_group_stats* stats) const;
   Status reset();
   Status forget_blocks(uint32_t group, std::span<const int32_t> ids, uint64_t* forgotten);
   Status verify() const;

@@ -112,7 +112,7 @@ TEST(MetricsText, HasEveryNumberOfTheStatistics) {
     const auto is = [&s = sample](const char* begin) { return s.starts_with(std::string("quire_") + begin); };
     EXPECT_TRUE(is("device_info") || is("ops_total") || is("memory_") || is("prepared_steps") || is("cache_config_info") ||
                 is("cache_group_info") || is("connector_store_seconds") || is("connector_load_seconds") || is("connector_lookup_seconds") ||
-                is("fetch_seconds") || is("kv_block_"))
+                is("fetch_seconds") || is("kv_block_") || is("group_pages"))
         << sample;
   }
 }
@@ -155,6 +155,23 @@ TEST(MetricsText, FetchesThatEndedAreInTheHistogram) {
   EXPECT_EQ(samples.at("quire_fetch_seconds_count"), static_cast<double>(ended));
   EXPECT_EQ(samples.at("quire_fetch_seconds_bucket{le=\"+Inf\"}"), static_cast<double>(ended));
   EXPECT_DOUBLE_EQ(samples.at("quire_fetch_seconds_sum"), static_cast<double>(tiers.fetch_ns) / 1e9);
+}
+
+TEST(MetricsText, PagesOfGroupsAreThoseOfThePool) {
+  const Busy busy;
+  const auto families = read(write({busy.source()}, QUIRE_METRICS_OPENMETRICS), QUIRE_METRICS_OPENMETRICS);
+  std::map<std::string, double> sums;
+  size_t groups = 0;
+  for (const auto& [sample, value] : of(families, "quire_group_pages")) {
+    const bool cached = sample.find("state=\"cached\"") != std::string::npos;
+    groups += cached ? 1 : 0;
+    sums[cached ? "cached" : "used"] += value;
+  }
+  const quire_cache_stats cache = busy.engine.cache_stats();
+  EXPECT_GT(groups, 1U);
+  EXPECT_GT(sums["cached"], 0);
+  EXPECT_EQ(sums["cached"], static_cast<double>(cache.pages_evictable));
+  EXPECT_EQ(sums["used"], static_cast<double>(cache.pages_used));
 }
 
 TEST(MetricsText, ResidencyIsThreeHistograms) {

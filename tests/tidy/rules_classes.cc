@@ -94,7 +94,9 @@ Width width_of(const std::string& code, size_t open) {
     } else if (code[i] == '{') {
       const std::string text = declaration(statement);
       const bool type = starts_with_word(text, "struct") || starts_with_word(text, "class") || starts_with_word(text, "enum");
-      const bool body = !type && text.find('(') != std::string::npos && text.find('(') < text.find('=');
+      // Not the value of a parameter that the caller may leave out.
+      const bool inside = std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')');
+      const bool body = !type && !inside && text.find('(') != std::string::npos && text.find('(') < text.find('=');
       statement += "{}";
       i = behind_braces(code, i);
       if (!body) continue;

@@ -128,6 +128,8 @@ TEST(Classes, WiderOnesAreRefused) {
   EXPECT_CLEAN(with("class", "int a_ = f(1);\n", 20));
   EXPECT_CLEAN(with("class", "std::array<int, 3> a_{1, 2};\n", 20));
   EXPECT_CLEAN(with("class", "int f(int a = 0) const { return g(a); }\n", 40));
+  EXPECT_CLEAN(with("class", "int f(int a, B b = {}, B c = {}) const;\n", 40));
+  expect_line(with("class", "int f(int a, B b = {}) const;\n", 41), 1);
   EXPECT_CLEAN(with("struct", "int a = 0;\n", 60));
 }
 

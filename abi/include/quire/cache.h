@@ -367,6 +367,29 @@ typedef struct quire_cache_stats {
  * Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT. */
 QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
                                            quire_error *err);
+
+/* The pages of one group. Free pages are of no group. Info. */
+typedef struct quire_group_stats {
+  uint32_t struct_size;
+  uint32_t group;                  /* as asked for */
+  uint64_t pages_used;             /* referenced, pinned or fenced; now */
+  uint64_t pages_cached;           /* cached and unreferenced; now */
+  /* As in quire_cache_stats, of the sampled pages that the group had. All groups together are what
+   * is counted there. */
+  uint64_t page_lifetime[32];
+  uint64_t page_lifetime_ns;
+  uint64_t page_idle[32];
+  uint64_t page_idle_ns;
+  uint64_t page_reuse_gap[32];
+  uint64_t page_reuse_gap_ns;
+} quire_group_stats;
+
+/* Reads the counters of one group, an index as in quire_config_get_group.
+ * Thread: any thread. Blocking: waits for a mutating call in progress. Errors: INVALID_ARGUMENT,
+ * OUT_OF_RANGE (group). */
+QUIRE_API quire_code quire_cache_get_group_stats(quire_cache *cache, uint32_t group,
+                                                 quire_group_stats *stats, quire_error *err);
+
 /* Forgets all published content that no sequence references. If no sequence references any content,
  * everything is forgotten at once. Otherwise the blocks are forgotten one by one.
  * Thread: serialized on cache. Blocking: no. Errors: FAILED_PRECONDITION (steps in flight). */

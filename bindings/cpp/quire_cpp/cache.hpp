@@ -198,6 +198,10 @@ class Cache : public Handle<quire_cache, quire_cache_release> {
   }
   // Counters since creation. Any thread.
   Returned<quire_cache_stats> stats() const { return detail::get<quire_cache_stats>(quire_cache_get_stats, get()); }
+  // Pages of one group. Any thread. Errors: OUT_OF_RANGE (group).
+  Returned<quire_group_stats> group_stats(uint32_t group) const {
+    return detail::get<quire_group_stats>(quire_cache_get_group_stats, get(), group);
+  }
   // Forgets what no sequence references; ends all pins. Errors: FAILED_PRECONDITION (steps in
   // flight).
   Returned<void> forget_all() const { return detail::call(quire_cache_reset, get()); }

@@ -287,6 +287,15 @@ func (c *Cache) Stats() (stats Stats, err error) {
 	return stats, err
 }
 
+// GroupStats are the pages of one group. Any goroutine.
+func (c *Cache) GroupStats(group uint32) (stats GroupStats, err error) {
+	stats.structSize = uint32(unsafe.Sizeof(stats))
+	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {
+		return C.quire_cache_get_group_stats(c, C.uint32_t(group), (*C.quire_group_stats)(unsafe.Pointer(&stats)), err)
+	})
+	return stats, err
+}
+
 // Reset forgets all published content that no sequence references; all pins end.
 func (c *Cache) Reset() error {
 	return c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code { return C.quire_cache_reset(c, err) })

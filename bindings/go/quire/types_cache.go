@@ -172,6 +172,20 @@ type Stats struct {
 	PageReuseGapNs uint64     // sum
 }
 
+// GroupStats are the pages of one group; free ones are of none: quire_group_stats.
+type GroupStats struct {
+	structSize     uint32
+	Group          uint32     // as asked for
+	PagesUsed      uint64     // referenced, pinned or fenced; now
+	PagesCached    uint64     // cached and unreferenced; now
+	PageLifetime   [32]uint64 // as in Stats, of the sampled pages that the group had
+	PageLifetimeNs uint64     // sum
+	PageIdle       [32]uint64 // the same: the part of it since the last use
+	PageIdleNs     uint64     // sum
+	PageReuseGap   [32]uint64 // the same: unused, then used again
+	PageReuseGapNs uint64     // sum
+}
+
 // PinID names a pin of a cache; 0 is none.
 type PinID uint64
 

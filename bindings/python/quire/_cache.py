@@ -27,7 +27,7 @@ from ._core import (
     symbols_of,
 )
 from ._device import Runtime
-from ._infos import CacheStats, PinInfo, ProbeResult, SequenceInfo
+from ._infos import CacheStats, GroupStats, PinInfo, ProbeResult, SequenceInfo
 from ._numbers import CacheFlag, Code, Keep, SequenceFlag
 from ._step import ENTRY, RESULT, Step
 
@@ -264,6 +264,12 @@ class Cache(Owned):
         stats = struct("quire_cache_stats")
         call(lib.quire_cache_get_stats, self._pointer, stats)
         return CacheStats(stats)
+
+    def group_stats(self, group: int) -> GroupStats:
+        """The pages of one group. Any thread. OUT_OF_RANGE: there is no such group."""
+        stats = struct("quire_group_stats")
+        call(lib.quire_cache_get_group_stats, self._pointer, group, stats)
+        return GroupStats(stats)
 
     def reset(self) -> None:
         """Forgets all published content that no sequence references. Not legal while steps are in

@@ -532,6 +532,33 @@ class CacheStats(Info):
     page_reuse_gap_ns: int
 
 
+class GroupStats(Info):
+    """The pages of one group. Free pages are of no group.
+
+    - group: as asked for
+    - pages_used: referenced, pinned or fenced; now
+    - pages_cached: cached and unreferenced; now
+    - page_lifetime: As in quire_cache_stats, of the sampled pages that the group had. All groups
+      together are what is counted there.
+    - page_lifetime_ns
+    - page_idle
+    - page_idle_ns
+    - page_reuse_gap
+    - page_reuse_gap_ns
+    """
+
+    _struct = "quire_group_stats"
+    group: int
+    pages_used: int
+    pages_cached: int
+    page_lifetime: Tuple[int, ...]
+    page_lifetime_ns: int
+    page_idle: Tuple[int, ...]
+    page_idle_ns: int
+    page_reuse_gap: Tuple[int, ...]
+    page_reuse_gap_ns: int
+
+
 class StepInfo(Info):
     """Facts of a step in flight.
 

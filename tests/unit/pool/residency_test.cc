@@ -30,7 +30,7 @@ uint64_t sum(const Residency::Spans& spans) {
 // Where each page is, looked at after every call.
 class Watch {
  public:
-  explicit Watch(Pool* pool) : pool_(*pool), pages_(pool->num_pages()) {}
+  explicit Watch(Pool* pool, size_t num_groups) : pool_(*pool), pages_(pool->num_pages()), want_(num_groups) {}
 
   void look(int64_t now) {
     for (uint32_t p = 1; p < pages_.size(); ++p) {
@@ -39,22 +39,35 @@ class Watch {
                           : pool_.evictable(PageId(p))             ? Where::kCached
                                                                    : Where::kUsed;
       if (where == seen.where) continue;
-      if (seen.where == Where::kFree) seen.taken = now;
-      if (seen.where == Where::kCached && where == Where::kUsed) add(now - seen.idle, &want_.reuse_gap);
+      if (seen.where == Where::kFree) {
+        seen.taken = now;
+        seen.group = pool_.group_of(PageId(p)).value;
+      }
+      if (seen.where == Where::kCached && where == Where::kUsed) add(now - seen.idle, &want_[seen.group].reuse_gap);
       if (seen.where == Where::kCached && where == Where::kFree) {
-        add(now - seen.taken, &want_.lifetime);
-        add(now - seen.idle, &want_.idle);
+        add(now - seen.taken, &want_[seen.group].lifetime);
+        add(now - seen.idle, &want_[seen.group].idle);
       }
       if (where == Where::kCached) seen.idle = now;
       seen.where = where;
     }
+    for (uint32_t g = 0; g < want_.size(); ++g) {
+      uint64_t used = 0, cached = 0;
+      for (const Seen& seen : pages_) {
+        used += seen.where == Where::kUsed && seen.group == g ? 1 : 0;
+        cached += seen.where == Where::kCached && seen.group == g ? 1 : 0;
+      }
+      ASSERT_EQ(pool_.pages_of(GroupId(g)).used, used) << "group " << g;
+      ASSERT_EQ(pool_.pages_of(GroupId(g)).cached, cached) << "group " << g;
+    }
   }
-  const Residency::Counts& want() const { return want_; }
+  const std::vector<Residency::Counts>& want() const { return want_; }
 
  private:
   enum class Where : uint8_t { kFree, kUsed, kCached };
   struct Seen {
     Where where = Where::kFree;
+    uint32_t group = 0;
     int64_t taken = 0, idle = 0;
   };
   static void add(int64_t span, Residency::Spans* spans) {
@@ -66,7 +79,7 @@ class Watch {
 
   const Pool& pool_;
   std::vector<Seen> pages_;
-  Residency::Counts want_;
+  std::vector<Residency::Counts> want_;  // [group]
 };
 
 void expect_equal(const Residency::Spans& got, const Residency::Spans& want, const char* what) {
@@ -80,7 +93,7 @@ void run(const std::vector<PoolGroup>& groups, uint64_t seed) {
   std::mt19937_64 random(seed);
   Pool pool = make(24, groups);
   ASSERT_EQ(pool.residency.sample(), 1U);
-  Watch watch(&pool);
+  Watch watch(&pool, groups.size());
   struct Held {
     GroupId group;
     int32_t id;
@@ -128,12 +141,20 @@ void run(const std::vector<PoolGroup>& groups, uint64_t seed) {
     }
     watch.look(now);
   }
-  const Residency::Counts& got = pool.residency.counts();
-  EXPECT_GT(sum(got.lifetime), 100U);
-  EXPECT_GT(sum(got.reuse_gap), 100U);
-  expect_equal(got.lifetime, watch.want().lifetime, "lifetime");
-  expect_equal(got.idle, watch.want().idle, "idle");
-  expect_equal(got.reuse_gap, watch.want().reuse_gap, "reuse gap");
+  const Residency::Counts all = pool.residency.counts();
+  EXPECT_GT(sum(all.lifetime), 100U);
+  EXPECT_GT(sum(all.reuse_gap), 100U);
+  uint64_t lifetimes = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    SCOPED_TRACE(g);
+    const Residency::Counts& got = pool.residency.counts(g);
+    EXPECT_GT(sum(got.lifetime), 0U);
+    expect_equal(got.lifetime, watch.want()[g].lifetime, "lifetime");
+    expect_equal(got.idle, watch.want()[g].idle, "idle");
+    expect_equal(got.reuse_gap, watch.want()[g].reuse_gap, "reuse gap");
+    lifetimes += sum(got.lifetime);
+  }
+  EXPECT_EQ(sum(all.lifetime), lifetimes);
 }
 
 TEST(Residency, IsWhatIsSeenFromOutside) {
@@ -141,13 +162,14 @@ TEST(Residency, IsWhatIsSeenFromOutside) {
   for (uint64_t i = 0; i < 8; ++i) {
     const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : i + 1;
     run({{1, 1}}, seed);
+    run({{1, 1}, {1, 1}, {1, 1}}, seed);  // every page is a block
     run({{4, 1}, {1, 1}}, seed);
     run({{8, 1}, {2, 1}, {3, 1}}, seed);
   }
 }
 
 TEST(Residency, PagesThatAreRecycledAreEvictedAndTaken) {
-  Pool pool = make(4, {{1, 1}});
+  Pool pool = make(4, {{1, 1}, {1, 1}});
   std::vector<int32_t> ids(3);
   for (int32_t& id : ids) {
     pool.take_page(GroupId(0), 1, 1, {&id, 1});
@@ -158,19 +180,26 @@ TEST(Residency, PagesThatAreRecycledAreEvictedAndTaken) {
   pool.residency.set_time(12 * kMs);
   const auto evict = [](NodeId, GroupId) { return true; };
   ASSERT_EQ(pool.recycle(
-                GroupId(0), 1, ids, evict, [](PageId) {}, [](NodeId, NodeId) {}),
+                GroupId(1), 1, ids, evict, [](PageId) {}, [](NodeId, NodeId) {}),
             3U);
-  const Residency::Counts& got = pool.residency.counts();
+  EXPECT_EQ(pool.pages_of(GroupId(0)).cached, 0U);
+  EXPECT_EQ(pool.pages_of(GroupId(0)).used, 0U);
+  EXPECT_EQ(pool.pages_of(GroupId(1)).used, 3U);
+  const Residency::Counts& got = pool.residency.counts(0);
   EXPECT_EQ(got.lifetime.counts[4], 3U);  // 12 ms: less than 16
   EXPECT_EQ(got.lifetime.sum_ns, 36 * kMs);
   EXPECT_EQ(got.idle.counts[3], 3U);  // 7 ms: less than 8
   EXPECT_EQ(got.idle.sum_ns, 21 * kMs);
-  // They are taken now.
-  pool.publish(pool.index_of(GroupId(0), PartId(ids[0])), NodeId(9));
-  pool.unref_blocks(GroupId(0), {ids.data(), 1}, 0);
+  // They are taken now, by the other group.
+  pool.publish(pool.index_of(GroupId(1), PartId(ids[0])), NodeId(9));
+  pool.unref_blocks(GroupId(1), {ids.data(), 1}, 0);
+  EXPECT_EQ(pool.pages_of(GroupId(1)).cached, 1U);
+  EXPECT_EQ(pool.pages_of(GroupId(1)).used, 2U);
   pool.residency.set_time(13 * kMs);
-  pool.unpublish(pool.index_of(GroupId(0), PartId(ids[0])));
-  EXPECT_EQ(got.lifetime.sum_ns, 37 * kMs);
+  pool.unpublish(pool.index_of(GroupId(1), PartId(ids[0])));
+  EXPECT_EQ(got.lifetime.sum_ns, 36 * kMs);
+  EXPECT_EQ(pool.residency.counts(1).lifetime.sum_ns, 1 * kMs);
+  EXPECT_EQ(pool.residency.counts().lifetime.sum_ns, 37 * kMs);
 }
 
 TEST(Residency, WhatAResetForgotIsNotCounted) {
@@ -181,10 +210,14 @@ TEST(Residency, WhatAResetForgotIsNotCounted) {
   pool.publish(head, NodeId(1));
   pool.unref(head, 0);
   pool.residency.set_time(kMs);
+  EXPECT_EQ(pool.pages_of(GroupId(0)).cached, 1U);
   pool.retire_all();
+  EXPECT_EQ(pool.pages_of(GroupId(0)).cached, 0U);  // it is free to others
   pool.swap_stale();
   pool.unpublish(head);
   pool.swap_stale();
+  EXPECT_EQ(pool.pages_of(GroupId(0)).cached, 0U);
+  EXPECT_EQ(pool.pages_of(GroupId(0)).used, 0U);
   EXPECT_EQ(sum(pool.residency.counts().lifetime), 0U);
   EXPECT_EQ(sum(pool.residency.counts().idle), 0U);
 }

@@ -129,9 +129,8 @@ TEST(Pin, OfEqualPriorityTheOldestGoesFirst) {
 }
 
 TEST(Pin, EndsWithItsTime) {
-  Pins f({kFull}, 8);
   int64_t now = 1000;
-  f.cache->set_clock([](void* user) { return *static_cast<int64_t*>(user); }, &now);
+  Pins f({kFull}, 8, 2, {}, {[](void* user) { return *static_cast<int64_t*>(user); }, &now});
   f.leave(count_from(0, 8));
   const quire_pin_id brief = *f.pin(count_from(0, 8), QUIRE_PIN_HARD, 50), longer = *f.pin(count_from(0, 8), QUIRE_PIN_HARD, 90);
   const quire_pin_id forever = *f.pin(count_from(0, 8), 0, UINT64_MAX);

@@ -50,6 +50,7 @@ functions! {
     pub fn quire_cache_add_media(cache: *mut quire_cache, digest: *const u8, length: u32, first: *mut quire_symbol, err: *mut quire_error) -> quire_code;
     pub fn quire_probe(cache: *mut quire_cache, identity: *const quire_identity, symbols: *const quire_symbol, num_symbols: u64, result: *mut quire_probe_result, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_get_stats(cache: *mut quire_cache, stats: *mut quire_cache_stats, err: *mut quire_error) -> quire_code;
+    pub fn quire_cache_get_group_stats(cache: *mut quire_cache, group: u32, stats: *mut quire_group_stats, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_reset(cache: *mut quire_cache, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_forget_blocks(cache: *mut quire_cache, group: u32, ids: *const i32, n: u64, forgotten: *mut u64, err: *mut quire_error) -> quire_code;
     pub fn quire_cache_verify(cache: *mut quire_cache, err: *mut quire_error) -> quire_code;

@@ -801,6 +801,21 @@ pub struct quire_cache_stats {
 zeroed!(quire_cache_stats);
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct quire_group_stats {
+    pub struct_size: u32,
+    pub group: u32,
+    pub pages_used: u64,
+    pub pages_cached: u64,
+    pub page_lifetime: [u64; 32usize],
+    pub page_lifetime_ns: u64,
+    pub page_idle: [u64; 32usize],
+    pub page_idle_ns: u64,
+    pub page_reuse_gap: [u64; 32usize],
+    pub page_reuse_gap_ns: u64,
+}
+zeroed!(quire_group_stats);
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct quire_step {
     pub owner: *const ::std::os::raw::c_void,
     pub id: u64,

@@ -218,6 +218,18 @@ layout! {
         page_reuse_gap,
         page_reuse_gap_ns,
     }
+    quire_group_stats {
+        struct_size,
+        group,
+        pages_used,
+        pages_cached,
+        page_lifetime,
+        page_lifetime_ns,
+        page_idle,
+        page_idle_ns,
+        page_reuse_gap,
+        page_reuse_gap_ns,
+    }
     quire_vllm_options {
         flags,
         state_mode,

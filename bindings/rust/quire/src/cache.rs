@@ -99,6 +99,14 @@ numbers! {
 }
 
 numbers! {
+    /// The pages of one group; free ones are of none: `quire_group_stats`.
+    GroupStats of quire_group_stats {
+        group: u32, pages_used: u64, pages_cached: u64, page_lifetime: [u64; 32], page_lifetime_ns: u64, page_idle: [u64; 32],
+        page_idle_ns: u64, page_reuse_gap: [u64; 32], page_reuse_gap_ns: u64,
+    }
+}
+
+numbers! {
     /// What a pin holds: `quire_pin_info`.
     PinInfo of quire_pin_info { priority: u32, tokens: u64, num_parts: u64, deadline_ns: i64 }
 }
@@ -162,6 +170,16 @@ impl CacheReader {
         let mut raw = CacheStats::empty();
         call(|err| unsafe { sys::quire_cache_get_stats(self.raw(), &mut raw, err) })?;
         Ok(CacheStats::of(&raw))
+    }
+
+    /// The pages of one group. Waits for a mutating call in progress.
+    ///
+    /// # Errors
+    /// `OutOfRange` (`group`).
+    pub fn group_stats(&self, group: u32) -> Result<GroupStats> {
+        let mut raw = GroupStats::empty();
+        call(|err| unsafe { sys::quire_cache_get_group_stats(self.raw(), group, &mut raw, err) })?;
+        Ok(GroupStats::of(&raw))
     }
 
     /// Names of prefixes of `symbols`, of these lengths, which increase. Waits for a mutating call in progress.

@@ -69,7 +69,7 @@ mod tier_reader;
 mod view;
 
 pub use batch::Batch;
-pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, PinId, PinInfo, PinOptions, ProbeResult, SequenceInfo};
+pub use cache::{Cache, CacheOptions, CacheReader, CacheStats, GroupStats, PinId, PinInfo, PinOptions, ProbeResult, SequenceInfo};
 pub use config::{
     kv_runs, state_runs, Capacity, Config, ConfigInfo, GroupInfo, KvField, KvView, LayerPlace, Lowering, PlanOptions, RegionInfo, Run,
     Segment, Select, StateView, VllmOptions,

@@ -89,6 +89,13 @@ ROW(quire_cache_get_stats) {
   EXPECT_EQ(stats.pages_total, 48U);
 }
 
+ROW(quire_cache_get_group_stats) {
+  auto stats = sized<quire_group_stats>();
+  call.bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  call(rig.cache.get(), 0U, &stats);
+  EXPECT_LE(stats.pages_used + stats.pages_cached, 47U);
+}
+
 ROW(quire_cache_forget_blocks) {
   const int32_t ids[2] = {0, 1};
   uint64_t forgotten = 0;
