@@ -105,7 +105,7 @@ void slow(benchmark::State& state, int64_t latency_ns) {
   store.set_script([](const test::SeenTicket& seen, test::Fate* fate) {
     if (seen.ticket.kind == QUIRE_TICKET_STORE) fate->delay_ns = 0;
   });
-  first_token(state, {"fake_store", store.config(), 4500, 5, 2});
+  first_token(state, {"fake_store", store.config(), 4500, 15, 2});
 }
 
 const bool kRegistered = [] {
