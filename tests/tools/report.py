@@ -30,12 +30,18 @@ scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
 charts = [re.fullmatch(r'chart\("(\w+)", (\[.*\]), (\{.*\})\);', s, re.S) for s in scripts[4:]]
 assert all(charts), "a chart that is not one"
 names = [c.group(1) for c in charts]
-assert names == ["sweep", "fleet", "rates", "hits", "misses", "pool", "states", "moves", "followed"], names
+assert names == ["sweep", "fleet", "rates", "hits", "misses", "pool", "groups", "ages", "states", "moves", "followed"], names
 for chart in charts:
     assert f'<div id="{chart.group(1)}">' in text
     values, spec = json.loads(chart.group(2)), json.loads(chart.group(3))
     fields = {channel["field"] for channel in spec["encoding"].values() if "field" in channel}
     assert values and all(fields <= set(row) for row in values), (chart.group(1), fields)
+for sample in replay["series"]:
+    for field, of_all in [("pages_used", "pages_used"), ("pages_cached", "pages_evictable")]:
+        assert sum(group[field] for group in sample["groups"]) == sample[of_all], sample
+assert len(replay["groups"]) > 1 and any(sum(group["idle_requests"]) for group in replay["groups"]), replay["groups"]
+ages = json.loads(charts[names.index("ages")].group(2))
+assert {row["group"] for row in ages} <= {"states", "all tokens"} and max(row["share"] for row in ages) == 1, ages
 rows = json.loads(charts[names.index("misses")].group(2))
 rates = json.loads(charts[names.index("rates")].group(2))
 assert {row["place"] for row in rates} == {"links of engines", "store"} and all(row["rate"] > 0 for row in rates), rates

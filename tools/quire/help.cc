@@ -22,10 +22,11 @@ std::string entry(const std::string& name, const std::string& text) {
 // What stands behind an option; numbers are N.
 std::string value_name(const CLI::Option* option) {
   static const std::map<std::string, std::string> names = {
-      {"as", "ARCHITECTURE"}, {"compat", "upstream"},        {"connector", "NAME"},  {"driver", "NAME"},       {"fit", "WHAT"},
-      {"format", "FORMAT"},   {"kv-dtype", "TYPE"},          {"layout", "ORDER"},    {"memory", "SIZE"},       {"model", "CONFIG"},
-      {"policy", "POLICY"},   {"prefer-layout", "ORDER,.."}, {"state-mode", "MODE"}, {"stage-layers", "N,.."}, {"svg", "FILE"},
-      {"with", "OPTIONS"},    {"speculative", "[DRAFT]"}};
+      {"as", "ARCHITECTURE"}, {"compat", "upstream"},        {"connector", "NAME"},  {"driver", "NAME"},        {"fit", "WHAT"},
+      {"format", "FORMAT"},   {"kv-dtype", "TYPE"},          {"layout", "ORDER"},    {"memory", "SIZE"},        {"model", "CONFIG"},
+      {"policy", "POLICY"},   {"prefer-layout", "ORDER,.."}, {"state-mode", "MODE"}, {"stage-layers", "N,.."},  {"svg", "FILE"},
+      {"with", "OPTIONS"},    {"speculative", "[DRAFT]"},    {"report", "FILE"},     {"think-time", "SECONDS"}, {"step-time", "MS"},
+      {"token-time", "US"}};
   const auto known = names.find(option->get_single_name());
   if (known != names.end()) return known->second;
   return option->get_type_name().starts_with("UINT") ? "N" : "TEXT";

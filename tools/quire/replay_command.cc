@@ -160,6 +160,19 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
       command, "--router", &arguments->routers, replay::routing_of,
       "who decides which engine of the fleet gets a request, with commas: prefix (where the prompt and what waits before it leave fewest "
       "tokens to compute), random, least-loaded (fewest requests); all when absent");
+  replay::Timing& timing = arguments->options.timing;
+  command->add_flag("--arrivals", timing.arrivals, "requests begin to wait when they arrive, by the trace's times; else all at once");
+  command->add_option("--think-time", timing.think_seconds, "seconds between the end of a turn and the next one of its conversation")
+      ->check(CLI::Range(0.0, 1e6).description(""));
+  command
+      ->add_option(
+          "--step-time", timing.step_ms,
+          "milliseconds of a step, for --arrivals and --think-time; a step also takes --token-time for each token that it computes")
+      ->check(CLI::Range(0.001, 1e6).description(""))
+      ->capture_default_str();
+  command->add_option("--token-time", timing.token_us, "microseconds of a token that a step computes, see --step-time")
+      ->check(CLI::Range(0.0, 1e6).description(""))
+      ->capture_default_str();
   command->add_option("--series", arguments->options.samples, "so many samples of the run in the JSON, spread over the requests")
       ->check(whole(1, 100000));
   command->add_option("--follow", arguments->options.follow, "number of a request whose steps are recorded, from 0")
@@ -179,9 +192,8 @@ void add_replay(CLI::App* app) {
           "trace", arguments->trace,
           "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
           "or detailed results; .gz allowed, - = standard input. Or a made one: agents:N (N sessions of coding agents), documents:N "
-          "(N questions about documents) or conversations:N (N turns under few system prompts). Arrival times are not used: requests start "
-          "in order, as soon as "
-          "there is room, and a turn of a conversation starts when the one before it has ended")
+          "(N questions about documents) or conversations:N (N turns under few system prompts). Without --arrivals, requests start "
+          "in order, as soon as there is room; a turn of a conversation starts when the one before it has ended, after --think-time")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
   command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")

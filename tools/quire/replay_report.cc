@@ -89,6 +89,49 @@ Json pool_of(const Json& series, double page_bytes) {
   return out;
 }
 
+// What charts call a group: two may keep the same.
+std::string group_name(const Json& replay, size_t group) {
+  const std::string keeps = replay["groups"][group]["keeps"].get<std::string>();
+  size_t alike = 0;
+  for (const Json& other : replay["groups"]) alike += other["keeps"] == keeps ? 1 : 0;
+  return alike > 1 ? keeps + " (group " + std::to_string(group) + ")" : keeps;
+}
+
+Json group_pages_of(const Json& replay, double page_bytes) {
+  Json out = Json::array();
+  for (const Json& sample : replay["series"]) {
+    for (size_t g = 0; g < sample["groups"].size(); ++g) {
+      const auto row = [&](const char* state, const char* field) {
+        out.push_back({{"requests", sample["requests"]},
+                       {"what", group_name(replay, g) + state},
+                       {"gib", figure(sample["groups"][g], field) * page_bytes / kGiB}});
+      };
+      row(", in use", "pages_used");
+      row(", cached", "pages_cached");
+    }
+  }
+  return out;
+}
+
+// Of the evicted pages of each group, how many were unused for so many requests, or for fewer.
+Json ages_of(const Json& replay) {
+  Json out = Json::array();
+  for (size_t g = 0; g < replay["groups"].size(); ++g) {
+    const Json& spans = replay["groups"][g]["idle_requests"];
+    double all = 0, sum = 0;
+    size_t last = 0;
+    for (size_t i = 0; i < spans.size(); ++i) {
+      all += spans[i].get<double>();
+      if (spans[i].get<double>() > 0) last = i;
+    }
+    for (size_t i = 0; all > 0 && i <= last; ++i) {
+      sum += spans[i].get<double>();
+      out.push_back({{"requests", uint64_t{1} << i}, {"group", group_name(replay, g)}, {"share", sum / all}});
+    }
+  }
+  return out;
+}
+
 Json states_of(const Json& series, double pool_bytes) {
   Json out = Json::array();
   for (const Json& sample : series) {
@@ -258,6 +301,11 @@ std::string settings(const Json& replay, const ReplayArguments& arguments) {
   row("prompt tokens", count("prompt_tokens"));
   row("computed tokens, output and preempted ones included", count("computed_tokens"));
   row("preemptions", count("preemptions"));
+  if (const replay::Timing& timing = arguments.options.timing; timing.counts()) {
+    row("simulated time", svg::print("%.0f s", figure(replay, "simulated_seconds")));
+    row("of a step, and of a token that it computes", svg::print("%.4g ms, %.4g microseconds", timing.step_ms, timing.token_us));
+    if (timing.think_seconds > 0) row("between turns", svg::print("%.4g s", timing.think_seconds));
+  }
   row("time inside the library per request, mean", svg::print("%.2f ms", figure(replay, "us_per_request") / 1000));
   return out + "</table>\n";
 }
@@ -273,6 +321,44 @@ std::string chart_html(const std::string& id, const std::string& title, const st
   if (values.empty()) return {};
   return "<h2>" + title + "</h2>\n<p>" + text + "</p>\n<div id=\"" + id + "\"></div>\n<script>chart(\"" + id + "\", " +
          script_text(values) + ", " + spec + ");</script>\n";
+}
+
+// What lies in the pool, and what leaves it.
+std::string pool_charts(const Json& replay, const std::string& requests, const std::string& share) {
+  const Json& series = replay["series"];
+  const double pool = figure(replay, "pool_bytes");
+  const double page = pool / std::max(1.0, figure(replay, "pages"));
+  std::string out;
+  out += chart_html("pool", "The pool",
+                    "in use: by running requests. cached: by nobody, for the next prompts. Little cached memory and many evictions mean "
+                    "that fewer requests at once, or more memory, bring more hits.",
+                    pool_of(series, page),
+                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+                            R"("sort":["in use","cached","free"],"field":"what")"));
+  out += chart_html("groups", "The pool by group of layers",
+                    "Pages that hold what a group keeps. A group that is cached much and hit little takes memory from the others.",
+                    replay["groups"].size() > 1 ? group_pages_of(replay, page) : Json::array(),
+                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+                            R"("sort":null,"field":"what")"));
+  out += chart_html(
+      "ages", "Age of what was evicted",
+      "How many requests ended between the last use of a page and its eviction: the share of evicted pages with at most so "
+      "many. What comes again after more requests than that is gone. A group whose line is far to the left of the others "
+      "loses what it keeps first, and hits end there.",
+      ages_of(replay),
+      encoded(R"({"type":"line","point":true})",
+              R"("x":{"field":"requests","type":"quantitative","scale":{"type":"log","base":2},"title":"requests since the last use"})",
+              share + R"(,"title":"share of evicted pages")", R"("field":"group")"));
+  if (pool > 0 && replay["checkpoints"].get<uint64_t>() > 0) {
+    out += chart_html("states", "Kept states of recurrent layers",
+                      "Memory that saved states take now. Their limit moves to where it saves most; --checkpoint-bytes fixes it.",
+                      states_of(series, pool), encoded("\"line\"", requests, share + R"(,"title":"share of the pool")", ""));
+  }
+  out +=
+      chart_html("moves", "Evicted and reassigned pages",
+                 "Per request. A reassigned page held data of one kind of layers, and holds data of another kind now.", moves_of(series),
+                 encoded("\"line\"", requests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
+  return out;
 }
 
 constexpr const char* kStyle = R"(
@@ -298,7 +384,6 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
   const std::string model = svg::escaped(std::filesystem::path(arguments.plan.config).filename().string());
   const std::string trace = svg::escaped(std::filesystem::path(arguments.trace).filename().string());
   const Json& series = replay["series"];
-  const double pool = figure(replay, "pool_bytes");
   const std::string share = R"("field":"share","type":"quantitative","axis":{"format":"%"})";
   const std::string stacked = R"("field":"share","type":"quantitative","stack":"zero","axis":{"format":"%"},"scale":{"domain":[0,1]})";
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Replay of " + trace + "</title>\n<style>" +
@@ -332,21 +417,7 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
                     "tokens could be computed. hole in a window: blocks of a sliding window are gone.",
                     misses_of(replay), encoded("\"area\"", requests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
   out += reasons_table(replay);
-  out += chart_html("pool", "The pool",
-                    "in use: by running requests. cached: by nobody, for the next prompts. Little cached memory and many evictions mean "
-                    "that fewer requests at once, or more memory, bring more hits.",
-                    pool_of(series, pool / std::max(1.0, figure(replay, "pages"))),
-                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
-                            R"("sort":["in use","cached","free"],"field":"what")"));
-  if (pool > 0 && replay["checkpoints"].get<uint64_t>() > 0) {
-    out += chart_html("states", "Kept states of recurrent layers",
-                      "Memory that saved states take now. Their limit moves to where it saves most; --checkpoint-bytes fixes it.",
-                      states_of(series, pool), encoded("\"line\"", requests, share + R"(,"title":"share of the pool")", ""));
-  }
-  out +=
-      chart_html("moves", "Evicted and reassigned pages",
-                 "Per request. A reassigned page held data of one kind of layers, and holds data of another kind now.", moves_of(series),
-                 encoded("\"line\"", requests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
+  out += pool_charts(replay, requests, share);
   out += chart_html(
       "followed", svg::print("Request %llu, step by step", static_cast<unsigned long long>(arguments.options.follow)),
       followed_text(replay["followed"]), replay["followed"],

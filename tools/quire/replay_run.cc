@@ -8,6 +8,7 @@
 
 #include "client/client.h"
 #include "quire/plan_of.h"
+#include "quire/text.h"
 #include "replay/generate.h"
 #include "replay/replay_tier.h"
 
@@ -39,6 +40,7 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
   json["hand_overs"] = stats.hand_overs;
   json["part_holes"] = stats.part_holes;
   json["checkpoints"] = stats.checkpoints;
+  if (result.simulated_seconds > 0) json["simulated_seconds"] = result.simulated_seconds;
   json["seconds"] = result.seconds;
   json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
   json["max_us"] = result.max_us;
@@ -97,6 +99,8 @@ Json series_json(const std::vector<replay::Sample>& series) {
                 {"checkpoint_bytes", s.checkpoint_bytes},
                 {"running", s.running}};
     for (size_t i = 0; i < std::size(kMisses); ++i) row["misses"][kMisses[i]] = s.misses[i];
+    row["groups"] = Json::array();
+    for (const replay::GroupPages& pages : s.groups) row["groups"].push_back({{"pages_used", pages.used}, {"pages_cached", pages.cached}});
     out.push_back(std::move(row));
   }
   return out;
@@ -117,20 +121,62 @@ void print_progress(uint64_t requests, uint64_t all) {
   std::fprintf(stderr, "\rreplay: %3llu %%%s", static_cast<unsigned long long>(percent), requests == all ? "\n" : "");
 }
 
-client::Cache cache_of(const ReplayArguments& arguments, quire_config* config) {
+quire_config_info info_of(quire_config* config) {
+  auto info = client::sized<quire_config_info>();
+  client::Error error;
+  client::check(quire_config_get_info(config, &info, &error), error);
+  return info;
+}
+
+// The time of a replay is that of the requests that have ended.
+client::Runtime runtime_of(int64_t* clock) {
+  auto options = client::sized<quire_runtime_options>();
+  options.header_abi = QUIRE_ABI_VERSION;
+  options.clock = [](void* user) { return *static_cast<const int64_t*>(user); };
+  options.clock_user = clock;
+  client::Error error;
+  quire_runtime* created = nullptr;
+  client::check(quire_runtime_create(&options, &created, &error), error);
+  return client::Runtime(created);
+}
+
+std::string keeps_text(const quire_group_info& info) {
+  if (info.is_state != 0) return "states";
+  if (info.encoder_tokens > 0) return "tokens of an encoder";
+  if (info.window > 0) return "window of " + with_commas(info.window) + " tokens";
+  if (info.chunk > 0) return "chunks of " + with_commas(info.chunk) + " tokens";
+  return "all tokens";
+}
+
+// Of each group: what it keeps, and after how many requests unused pages were evicted.
+Json groups_json(quire_config* config, quire_cache* cache) {
+  Json out = Json::array();
+  client::Error error;
+  for (uint32_t group = 0, n = info_of(config).num_groups; group < n; ++group) {
+    auto info = client::sized<quire_group_info>();
+    client::check(quire_config_get_group(config, group, &info, &error), error);
+    auto stats = client::sized<quire_group_stats>();
+    client::check(quire_cache_get_group_stats(cache, group, &stats, &error), error);
+    out.push_back({{"group", group},
+                   {"keeps", keeps_text(info)},
+                   {"idle_requests", std::vector<uint64_t>(std::begin(stats.page_idle), std::end(stats.page_idle))},
+                   {"lifetime_requests", std::vector<uint64_t>(std::begin(stats.page_lifetime), std::end(stats.page_lifetime))}});
+  }
+  return out;
+}
+
+client::Cache cache_of(const ReplayArguments& arguments, quire_config* config, quire_runtime* runtime) {
   quire_cache_options options = options_of(arguments.cache);
   options.max_sequences = std::max(1u, arguments.options.concurrency);
   options.max_tokens_per_step = arguments.options.tokens_per_step;
   options.hash_seed = arguments.seed;
-  client::Error error;
   if (arguments.tier != 0) {
-    auto facts = client::sized<quire_config_info>();
-    client::check(quire_config_get_info(config, &facts, &error), error);
     options.max_loads = 1;
-    options.max_load_tokens = facts.max_model_len;
+    options.max_load_tokens = info_of(config).max_model_len;
   }
+  client::Error error;
   quire_cache* created = nullptr;
-  client::check(quire_cache_create(nullptr, config, &options, &created, &error), error);
+  client::check(quire_cache_create(runtime, config, &options, &created, &error), error);
   return client::Cache(created);
 }
 
@@ -145,8 +191,12 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
   const client::Model model = model_of(plan);
   const client::Config config = plan_of(model.get(), plan);
   const replay::Sizes sizes = replay::sizes_of(config.get());
-  const client::Cache cache = cache_of(arguments, config.get());
+  int64_t clock = 0;
+  const client::Runtime runtime = runtime_of(&clock);
+  const client::Cache cache = cache_of(arguments, config.get(), runtime.get());
   replay::Options run = arguments.options;
+  run.clock = &clock;
+  run.num_groups = info_of(config.get()).num_groups;
   run.whole_prompts = !arguments.first_chunks;
   if (arguments.progress) run.progress = print_progress;
   replay::UnitStore store(arguments.tier);
@@ -173,6 +223,7 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
                                  {"compute_saved", hits.compute_saved}});
     }
   }
+  json["groups"] = groups_json(config.get(), cache.get());
   json["series"] = series_json(result.series);
   json["followed"] = followed_json(result.followed);
   return json;
@@ -289,7 +340,7 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
     replay::Fleet fleet{{}, {}, run, routing, arguments.seed};
     caches.reserve(arguments.engines);
     for (uint32_t i = 0; i < arguments.engines; ++i) {
-      caches.push_back(cache_of(arguments, config.get()));
+      caches.push_back(cache_of(arguments, config.get(), nullptr));
       fleet.caches.push_back(caches.back().get());
     }
     const FleetTiers tiers(arguments, config.get(), fleet.caches);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "replay/schedule.h"
 #include "replay/trace.h"
 
 namespace quire::replay {
@@ -19,10 +20,21 @@ struct Options {
   uint64_t max_output = UINT64_MAX;  // tokens generated per request at most
   bool whole_prompts = true;         // a request starts when its whole prompt fits, not its first chunk
   uint32_t samples = 0;              // of the series, spread evenly over the requests
+  uint32_t num_groups = 0;           // whose pages are in the samples
   Tier* tier = nullptr;              // borrowed; below the cache
   uint64_t follow = UINT64_MAX;      // the request whose life is recorded, if there is one
+  Timing timing;                     // when requests begin to wait
+  // Borrowed, may be NULL: nanoseconds on the clock of the cache's runtime. A request that ends
+  // takes a millisecond on it, so what the cache counts by time is counted by requests.
+  int64_t* clock = nullptr;
   // Called after every step with the requests that have ended.
   void (*progress)(uint64_t requests, uint64_t all) = nullptr;
+};
+
+// Pages that a group has now.
+struct GroupPages {
+  uint64_t used = 0;
+  uint64_t cached = 0;
 };
 
 // The run so far, when a request ended. What counts events counts from the beginning.
@@ -40,6 +52,7 @@ struct Sample {
   uint64_t pages_free = 0;        // now
   uint64_t checkpoint_bytes = 0;  // now
   uint64_t running = 0;           // now
+  std::vector<GroupPages> groups;
 };
 
 // A request after a step.
@@ -62,8 +75,9 @@ struct Result {
   std::vector<uint32_t> found;  // the same with those of the tier
   std::vector<Sample> series;
   std::vector<Moment> followed;
-  double seconds = 0;  // inside the library
-  double max_us = 0;   // longest single call
+  double simulated_seconds = 0;  // of the run, if the timing counts
+  double seconds = 0;            // inside the library
+  double max_us = 0;             // longest single call
 };
 
 // Tokens of the longest request of a trace, its output included.

@@ -63,6 +63,11 @@ void Engine::take_sample() {
   s.pages_free = stats.pages_free;
   s.checkpoint_bytes = stats.checkpoint_bytes;
   s.running = running_.size();
+  for (uint32_t group = 0; group < options_.num_groups; ++group) {
+    auto pages = client::sized<quire_group_stats>();
+    client::check(quire_cache_get_group_stats(cache_, group, &pages, &error), error);
+    s.groups.push_back({pages.pages_used, pages.pages_cached});
+  }
   result_.series.push_back(s);
 }
 

@@ -19,7 +19,11 @@ static_assert(std::size(kNames) == std::size(kRoutings));
 class Router {
  public:
   Router(const Fleet& fleet, const std::vector<Request>& trace)
-      : fleet_(fleet), trace_(trace), most_(uint64_t{fleet.engine.concurrency} * fleet.caches.size()), random_(fleet.seed) {
+      : fleet_(fleet),
+        trace_(trace),
+        most_(uint64_t{fleet.engine.concurrency} * fleet.caches.size()),
+        schedule_(trace, fleet.engine.timing),
+        random_(fleet.seed) {
     Options each = fleet.engine;
     each.samples = 0;
     each.follow = UINT64_MAX;
@@ -27,25 +31,31 @@ class Router {
       each.tier = fleet.tiers.empty() ? nullptr : fleet.tiers[e];
       engines_.push_back(std::make_unique<Engine>(fleet.caches[e], trace, each));
     }
-    for (uint64_t i = 0; i < trace.size(); ++i) {
-      if (!trace[i].continues) queue_.push_back(i);
-    }
   }
 
   FleetResult run() {
     uint64_t busy = 0;
+    std::vector<uint64_t> all_ended;
     while (true) {
+      for (const Schedule::Due& due : schedule_.due(queue_.empty() && inside_ == 0)) {
+        queue_.insert(due.first ? queue_.begin() : queue_.end(), due.request);
+      }
       while (!queue_.empty() && inside_ < most_) dispatch();
       if (inside_ == 0) break;
       ++result_.rounds;
+      uint64_t most_tokens = 0;  // of an engine: the others wait for it
+      all_ended.clear();
       for (const auto& engine : engines_) {
         if (!engine->busy()) continue;
         ++busy;
-        for (const uint64_t ended : engine->step()) {
-          --inside_;
-          if (ended + 1 < trace_.size() && trace_[ended + 1].continues) queue_.push_front(ended + 1);
-        }
+        const uint64_t before = engine->result().computed_tokens;
+        const std::vector<uint64_t>& ended = engine->step();
+        most_tokens = std::max(most_tokens, engine->result().computed_tokens - before);
+        all_ended.insert(all_ended.end(), ended.begin(), ended.end());
       }
+      schedule_.stepped(most_tokens);
+      inside_ -= all_ended.size();
+      for (const uint64_t request : all_ended) schedule_.ended(request);
     }
     result_.least_requests = UINT64_MAX;
     for (const auto& engine : engines_) {
@@ -96,6 +106,7 @@ class Router {
   const Fleet& fleet_;
   const std::vector<Request>& trace_;
   uint64_t most_;
+  Schedule schedule_;
   uint64_t inside_ = 0;  // requests that are routed and have not ended
   std::mt19937_64 random_;
   std::deque<uint64_t> queue_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <numeric>
 
 namespace quire::replay {
 namespace {
@@ -16,14 +17,16 @@ struct Row {
 class Simulation {
  public:
   Simulation(const std::vector<Request>& trace, const Content& content, const Options& options, Store* store)
-      : trace_(trace), content_(content), options_(options), store_(store), hits_(trace.size()) {
-    for (uint32_t i = 0; i < trace.size(); ++i) {
-      if (!trace[i].continues) waiting_.push_back(i);
-    }
-  }
+      : trace_(trace), content_(content), options_(options), store_(store), schedule_(trace, options.timing), hits_(trace.size()) {}
 
   std::vector<uint32_t> run() {
-    while (!waiting_.empty() || !rows_.empty()) step();
+    while (true) {
+      for (const Schedule::Due& due : schedule_.due(waiting_.empty() && rows_.empty())) {
+        waiting_.insert(due.first ? waiting_.begin() : waiting_.end(), static_cast<uint32_t>(due.request));
+      }
+      if (waiting_.empty() && rows_.empty()) break;
+      step();
+    }
     return std::move(hits_);
   }
 
@@ -65,6 +68,7 @@ class Simulation {
       const auto to = static_cast<uint32_t>(row.position / unit);
       if (to > from) store_->reach(row.request, from, to);
     }
+    schedule_.stepped(std::accumulate(counts_.begin(), counts_.end(), uint64_t{0}));
     for (size_t i = 0; i < rows_.size();) {
       if (rows_[i].position < rows_[i].end) {
         ++i;
@@ -72,7 +76,7 @@ class Simulation {
       }
       const uint32_t request = rows_[i].request;
       store_->finish(request);
-      if (request + 1 < trace_.size() && trace_[request + 1].continues) waiting_.push_front(request + 1);
+      schedule_.ended(request);
       rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
@@ -81,6 +85,7 @@ class Simulation {
   const Content& content_;
   const Options& options_;
   Store* store_;
+  Schedule schedule_;
   std::vector<uint32_t> hits_;
   std::deque<uint32_t> waiting_;
   std::vector<Row> rows_;
