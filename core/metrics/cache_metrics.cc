@@ -116,7 +116,7 @@ void write_residency(std::span<const Counted<CacheStats>> all, Exposition* out) 
 
 // One group's pages make room for another's.
 void write_group_pages(std::span<const MetricsSource> sources, Exposition* out) {
-  out->begin({"group_pages", kGauge, "", "Pages of the pool that a group has."});
+  out->begin({"group_pages", kGauge, "", "Pages of the pool by the group of layers that owns them."});
   for (const MetricsSource& source : sources) {
     if (source.cache == nullptr) continue;
     for (uint32_t g = 0; g < source.cache->config().groups.size(); ++g) {

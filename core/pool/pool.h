@@ -331,7 +331,7 @@ class Pool {
     uint64_t open_holes = 0;
     uint64_t open_cached = 0;
     GroupPages pages = {};
-    uint64_t stale_pages = 0;  // evictable, but forgotten
+    uint64_t stale_pages = 0;  // in the stale list: forgotten by a reset, and not taken since
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;
   };

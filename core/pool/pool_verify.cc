@@ -134,7 +134,9 @@ Status Pool::verify_group(uint32_t group) const {
                 static_cast<unsigned long long>(g.open_holes), static_cast<unsigned long long>(g.open_cached),
                 static_cast<unsigned long long>(holes), static_cast<unsigned long long>(cached));
   }
-  if (used != g.pages.used || evictable != g.pages.cached + g.stale_pages) {
+  uint64_t stale = 0;
+  for (uint32_t i = stale_.head; i != kNone; i = at_[i].next) stale += at_.tag(i).group == group ? 1 : 0;
+  if (used != g.pages.used || stale != g.stale_pages || evictable - stale != g.pages.cached) {
     return fail(QUIRE_INTERNAL, "group %u: %llu pages in use and %llu evictable, found %llu and %llu", group,
                 static_cast<unsigned long long>(g.pages.used), static_cast<unsigned long long>(g.pages.cached + g.stale_pages),
                 static_cast<unsigned long long>(used), static_cast<unsigned long long>(evictable));

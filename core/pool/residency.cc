@@ -29,7 +29,7 @@ void Residency::count_resumed(Life* life) {
 }
 
 void Residency::count_evicted(Life* life) {
-  if (life->epoch == epoch_ && life->idle_since != kInUse) {
+  if (life->epoch == epoch_ && life->idle_since != kInUse && !forgets_) {
     add(life->taken, &counts_[life->group].lifetime);
     add(life->idle_since, &counts_[life->group].idle);
   }

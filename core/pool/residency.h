@@ -37,7 +37,7 @@ class Residency {
   }
   // One page in so many is counted.
   uint32_t sample() const { return mask_ + 1; }
-  // Of pages that had blocks of the group; of all.
+  // Of one group's pages; of all pages.
   const Counts& counts(size_t group) const { return counts_[group]; }
   Counts counts() const;
   uint64_t host_bytes() const {  //
@@ -78,6 +78,8 @@ class Residency {
   }
   // Pages that are cached now are not counted when they are evicted.
   void forget_all() { ++epoch_; }
+  // Between true and false nothing that goes is counted: a reset forgets it, page by page.
+  void forgets(bool begins) { forgets_ = begins; }
 
  private:
   static constexpr uint64_t kFewest = 1024, kMostPages = 64;  // counted ones; pages of which one is
@@ -98,6 +100,7 @@ class Residency {
   uint32_t mask_ = 0, shift_ = 0;
   int64_t now_ = 0;
   uint64_t epoch_ = 0;
+  bool forgets_ = false;
   std::vector<Counts> counts_;  // [group]
 };
 

@@ -113,6 +113,7 @@ bool Eviction::evict_between(uint32_t group) {
 }
 
 void Eviction::forget_all() {
+  pool_.residency.forgets(true);
   for (uint32_t p = 1; p < pool_.num_pages(); ++p) {
     // Forgetting a block may empty the page, and others with it.
     while (pool_.group_of(PageId(p)).value != kNone) {
@@ -122,6 +123,7 @@ void Eviction::forget_all() {
       published_.forget(pool_.node(scratch_heads_[0]), group, false);
     }
   }
+  pool_.residency.forgets(false);
 }
 
 void Eviction::report(quire_cache_stats* stats) const {

@@ -19,8 +19,8 @@ _quire() {
     --oracle) COMPREPLY=($(compgen -W "infinite lru clairvoyant marconi" -- "$word")); return ;;
     --policy) COMPREPLY=($(compgen -W "auto vllm" -- "$word")); return ;;
     --state-mode) COMPREPLY=($(compgen -W "none align all" -- "$word")); return ;;
-    --model|--svg) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --active-params|--as|--block|--checkpoint-bytes|--checkpoint-interval|--concurrency|--connector|--cp|--draft-tokens|--engines|--follow|--in-flight|--kernel-block|--layout|--max-len|--max-output|--memory|--pages|--pp|--prefer-layout|--report|--requests|--router|--seed|--series|--speculative|--stage-layers|--step-time|--sweep-memory|--sweep-policy|--think-time|--tier|--token-time|--tokens-per-step|--tp|--trace-block|--window-interval|--with) return ;;
+    --model|--report|--svg) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --active-params|--as|--block|--checkpoint-bytes|--checkpoint-interval|--concurrency|--connector|--cp|--draft-tokens|--engines|--follow|--in-flight|--kernel-block|--layout|--max-len|--max-output|--memory|--pages|--pp|--prefer-layout|--requests|--router|--seed|--series|--speculative|--stage-layers|--step-time|--sweep-memory|--sweep-policy|--think-time|--tier|--token-time|--tokens-per-step|--tp|--trace-block|--window-interval|--with) return ;;
   esac
   case ${COMP_WORDS[1]} in
     call) options="--help --driver --connector --list --native --json" ;;

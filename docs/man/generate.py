@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 # What an option's value may be, for completion: a file, or one of a few words.
-FILES = {"--svg", "--model", "config", "trace", "other"}
+FILES = {"--svg", "--report", "--model", "config", "trace", "other"}
 WORDS = {
     "--policy": ["auto", "vllm"],
     "--fit": ["length", "memory", "none"],

@@ -51,6 +51,8 @@ TEST(CppHolds, EndWithTheirObjects) {
     EXPECT_EQ(hold->ids(7).code(), QUIRE_OUT_OF_RANGE);
     ASSERT_TRUE(sequence.finish());
     EXPECT_EQ(cache.stats()->pages_used, 2U);
+    EXPECT_EQ(cache.group_stats(0)->pages_used, 2U);
+    EXPECT_EQ(cache.group_stats(99).code(), QUIRE_OUT_OF_RANGE);
     quire::Hold moved = std::move(*hold);
     EXPECT_FALSE(*hold);
     EXPECT_EQ(cache.stats()->holds, 1U);

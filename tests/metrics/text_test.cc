@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "tests/metrics/wanted.h"
@@ -172,6 +173,25 @@ TEST(MetricsText, PagesOfGroupsAreThoseOfThePool) {
   EXPECT_GT(sums["cached"], 0);
   EXPECT_EQ(sums["cached"], static_cast<double>(cache.pages_evictable));
   EXPECT_EQ(sums["used"], static_cast<double>(cache.pages_used));
+}
+
+TEST(MetricsText, SpansOfGroupsAreTogetherThoseOfTheCache) {
+  const Busy busy;
+  const quire_cache_stats cache = busy.engine.cache_stats();
+  std::array<uint64_t, 3> sums{};
+  for (uint32_t group = 0; group < 3; ++group) {
+    auto stats = quire_group_stats{};
+    stats.struct_size = sizeof stats;
+    ASSERT_EQ(quire_cache_get_group_stats(busy.engine.cache(), group, &stats, nullptr), QUIRE_OK);
+    EXPECT_LT(stats.page_lifetime_ns, cache.page_lifetime_ns) << group;
+    const std::array<const uint64_t*, 3> spans = {stats.page_lifetime, stats.page_idle, stats.page_reuse_gap};
+    for (size_t i = 0; i < spans.size(); ++i) sums[i] += std::accumulate(spans[i], spans[i] + 32, uint64_t{0});
+  }
+  const std::array<const uint64_t*, 3> spans = {cache.page_lifetime, cache.page_idle, cache.page_reuse_gap};
+  for (size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_GT(sums[i], 0U);
+    EXPECT_EQ(sums[i], std::accumulate(spans[i], spans[i] + 32, uint64_t{0}));
+  }
 }
 
 TEST(MetricsText, ResidencyIsThreeHistograms) {

@@ -41,7 +41,7 @@ for sample in replay["series"]:
         assert sum(group[field] for group in sample["groups"]) == sample[of_all], sample
 assert len(replay["groups"]) > 1 and any(sum(group["idle_requests"]) for group in replay["groups"]), replay["groups"]
 ages = json.loads(charts[names.index("ages")].group(2))
-assert {row["group"] for row in ages} <= {"states", "all tokens"} and max(row["share"] for row in ages) == 1, ages
+assert {row["group"] for row in ages} <= {"recurrent states", "all tokens"} and max(row["share"] for row in ages) == 1, ages
 rows = json.loads(charts[names.index("misses")].group(2))
 rates = json.loads(charts[names.index("rates")].group(2))
 assert {row["place"] for row in rates} == {"links of engines", "store"} and all(row["rate"] > 0 for row in rates), rates

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,16 +65,16 @@ TEST(Schedules, RequestsArriveWhenTheTraceSays) {
   timing.step_ms = 10;
   timing.token_us = 1000;
   Schedule schedule(trace, timing);
-  EXPECT_EQ(due(schedule, false), Due{});
-  EXPECT_EQ(due(schedule, true), (Due{{0, false}}));  // nothing else is to do, so its time comes
-  EXPECT_DOUBLE_EQ(schedule.seconds(), 0.5);
-  schedule.stepped(9);  // 19 ms
+  EXPECT_EQ(due(schedule, false), (Due{{0, false}}));
+  EXPECT_DOUBLE_EQ(schedule.seconds(), 0);  // since the first arrival
+  schedule.stepped(9);                      // 19 ms
   EXPECT_EQ(due(schedule, false), Due{});
   schedule.stepped(1);  // 11 ms more
-  EXPECT_DOUBLE_EQ(schedule.seconds(), 0.53);
+  EXPECT_DOUBLE_EQ(schedule.seconds(), 0.03);
   EXPECT_EQ(due(schedule, false), (Due{{1, false}, {3, false}}));
-  EXPECT_EQ(due(schedule, true), (Due{{2, false}}));
-  EXPECT_DOUBLE_EQ(schedule.seconds(), 9);
+  EXPECT_EQ(due(schedule, false), Due{});
+  EXPECT_EQ(due(schedule, true), (Due{{2, false}}));  // nothing else is to do, so its time comes
+  EXPECT_DOUBLE_EQ(schedule.seconds(), 8.5);
   EXPECT_EQ(due(schedule, true), Due{});
 }
 
@@ -93,7 +94,28 @@ TEST(Schedules, TurnsComeAfterTheTimeToThink) {
   }
   EXPECT_EQ(due(schedule, false), Due{});
   schedule.stepped(1);
-  EXPECT_EQ(due(schedule, false), (Due{{1, false}}));  // 2.5 s, at the end of the line
+  EXPECT_EQ(due(schedule, false), (Due{{1, true}}));  // 2.5 s; before those that wait since the begin
+}
+
+TEST(Schedules, WithArrivalsWhoComesFirstIsFirst) {
+  const std::vector<Request> trace = {request("A"), request("AB", true), request("C", false, 1)};
+  Timing timing;
+  timing.arrivals = true;
+  Schedule schedule(trace, timing);
+  EXPECT_EQ(due(schedule, true), (Due{{0, false}}));
+  schedule.stepped(1);
+  schedule.ended(0);
+  EXPECT_EQ(due(schedule, false), (Due{{2, false}, {1, false}}));
+}
+
+TEST(Schedules, TimesThatAreNotThereAreRefused) {
+  Timing arrivals, thinks;
+  arrivals.arrivals = true;
+  thinks.think_seconds = 1;
+  const std::vector<Request> none = {request("A"), request("B")}, empty;
+  EXPECT_THROW(Schedule(none, arrivals), std::invalid_argument);
+  EXPECT_THROW(Schedule(none, thinks), std::invalid_argument);
+  EXPECT_TRUE(due(*std::make_unique<Schedule>(empty, arrivals), true).empty());
 }
 
 // Two conversations of two turns, in a pool that holds one of them, one request at a time.

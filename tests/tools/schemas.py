@@ -64,7 +64,7 @@ commands = [["plan", qwen], ["plan", qwen, "--policy", "vllm", "--tp", 2], ["pla
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--tier", "20GiB", "--sweep-memory", "4GiB"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--series", "5", "--follow", "0", "--sweep-memory", "4GiB,8GiB",
              "--engines", "2", "--tier", "store:1GiB"],
-            ["replay", qwen, "conversations:30", "--memory", "8GiB", "--arrivals", "--think-time", "5", "--step-time", "25", "--token-time", "30"],
+            ["replay", qwen, "agents:2", "--memory", "8GiB", "--arrivals", "--step-time", "25", "--token-time", "30", "--engines", "2"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--keep", "prompt-end,junction", "--checkpoint-bytes", "1GiB", "--two-states",
              "--window-interval", "ends", "--strict-lru", "--first-chunks", "--link-tails",
              "--oracle", "infinite,lru,clairvoyant,marconi", "--active-params", "3"], ["call", "--driver", "null", "echo.i32", "7"],

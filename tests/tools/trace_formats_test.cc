@@ -67,6 +67,7 @@ TEST(TraceFormats, TablesHaveLengthsAndShareNothing) {
   ASSERT_EQ(azure.size(), 2u);
   EXPECT_EQ(azure[0].input_length, 374u);
   EXPECT_EQ(azure[1].output_length, 109u);
+  EXPECT_EQ(azure[1].arrival_ms - azure[0].arrival_ms, 4314u);  // of a day and a time
   const auto first = prompt_of(azure[0]);
   const auto second = prompt_of(azure[1]);
   size_t equal = 0;
@@ -76,6 +77,7 @@ TEST(TraceFormats, TablesHaveLengthsAndShareNothing) {
   ASSERT_EQ(burst.size(), 1u);
   EXPECT_EQ(burst[0].input_length, 472u);
   EXPECT_EQ(burst[0].output_length, 18u);
+  EXPECT_EQ(burst[0].arrival_ms, 5000u);
 }
 
 TEST(TraceFormats, ATurnBeginsWithAllTurnsBeforeIt) {

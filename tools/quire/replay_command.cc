@@ -99,6 +99,16 @@ void print_fleet(const Json& fleet) {
   std::printf("\n%s", table(rows, 1).c_str());
 }
 
+// Pages at the end of the run.
+void print_groups(const Json& groups) {
+  std::vector<std::vector<std::string>> rows = {{"group", "keeps", "pages in use", "pages cached"}};
+  for (const Json& group : groups) {
+    rows.push_back({std::to_string(group["group"].get<uint64_t>()), group["keeps"].get<std::string>(),
+                    with_commas(group["pages_used"].get<uint64_t>()), with_commas(group["pages_cached"].get<uint64_t>())});
+  }
+  std::printf("\n%s", table(rows, 2).c_str());
+}
+
 void print_replay(const Json& json) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, value] : json.items()) {
@@ -115,12 +125,50 @@ void print_replay(const Json& json) {
     }
   }
   std::printf("%s", table(rows, 2).c_str());
+  print_groups(json["groups"]);
   if (!json["oracles"].empty()) print_oracles(json);
   if (!json["sweep"].empty()) print_sweep_of_replays(json["sweep"]);
   if (!json["fleet"].empty()) {
     print_fleet(json["fleet"]);
     if (json["fleet"][0].contains("tier")) print_fleet_tiers(json["fleet"]);
   }
+}
+
+// A number that can be calculated with.
+CLI::Validator number(double least, double most) {
+  const auto check = [least, most](const std::string& text) {
+    double value = 0;
+    const bool is_right = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return is_right ? std::string() : svg::print("'%s'; must be a number from %g to %g", text.c_str(), least, most);
+  };
+  return CLI::Validator(check, "");
+}
+
+void add_times(CLI::App* command, replay::Timing* timing) {
+  CLI::Option* const arrivals =
+      command->add_flag("--arrivals", timing->arrivals,
+                        "queue each request at the time that the trace gives; else all are queued at the start, and the next turn of a "
+                        "conversation goes before them");
+  CLI::Option* const thinks = command
+                                  ->add_option("--think-time", timing->think_seconds,
+                                               "seconds from the end of a turn to the next one, where a trace says which request goes on "
+                                               "with the one before it (ShareGPT's conversations)")
+                                  ->check(number(0, 1e6));
+  CLI::Option* const step = command
+                                ->add_option("--step-time", timing->step_ms,
+                                             "with --arrivals or --think-time: simulated milliseconds of a step, without its tokens")
+                                ->check(number(0.001, 1e6))
+                                ->capture_default_str();
+  CLI::Option* const token =
+      command
+          ->add_option("--token-time", timing->token_us,
+                       "with --arrivals or --think-time: simulated microseconds of each token that a step computes, prompt or output")
+          ->check(number(0, 1e6))
+          ->capture_default_str();
+  command->parse_complete_callback([=] {
+    if (arrivals->count() + thinks->count() > 0 || step->count() + token->count() == 0) return;
+    throw CLI::ValidationError(step->count() > 0 ? "--step-time" : "--token-time", "only with --arrivals or --think-time");
+  });
 }
 
 // What is replayed besides, and what is recorded.
@@ -154,25 +202,16 @@ void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& 
   command->add_option_function<std::string>(
       "--sweep-policy", [arguments](const std::string& text) { arguments->sweep_policies = list_of("--sweep-policy", text); },
       "the same for each of these policies, e.g. vllm,auto");
-  command->add_option("--engines", arguments->engines, "also replay on a fleet of so many engines, each with --memory of its own")
+  command
+      ->add_option("--engines", arguments->engines,
+                   "also replay on a fleet of so many engines, each with --memory of its own; they step together, and a step takes as long "
+                   "as that of the busiest")
       ->check(whole(1, 1024));
   add_names(
       command, "--router", &arguments->routers, replay::routing_of,
       "who decides which engine of the fleet gets a request, with commas: prefix (where the prompt and what waits before it leave fewest "
       "tokens to compute), random, least-loaded (fewest requests); all when absent");
-  replay::Timing& timing = arguments->options.timing;
-  command->add_flag("--arrivals", timing.arrivals, "requests begin to wait when they arrive, by the trace's times; else all at once");
-  command->add_option("--think-time", timing.think_seconds, "seconds between the end of a turn and the next one of its conversation")
-      ->check(CLI::Range(0.0, 1e6).description(""));
-  command
-      ->add_option(
-          "--step-time", timing.step_ms,
-          "milliseconds of a step, for --arrivals and --think-time; a step also takes --token-time for each token that it computes")
-      ->check(CLI::Range(0.001, 1e6).description(""))
-      ->capture_default_str();
-  command->add_option("--token-time", timing.token_us, "microseconds of a token that a step computes, see --step-time")
-      ->check(CLI::Range(0.0, 1e6).description(""))
-      ->capture_default_str();
+  add_times(command, &arguments->options.timing);
   command->add_option("--series", arguments->options.samples, "so many samples of the run in the JSON, spread over the requests")
       ->check(whole(1, 100000));
   command->add_option("--follow", arguments->options.follow, "number of a request whose steps are recorded, from 0")
@@ -193,7 +232,7 @@ void add_replay(CLI::App* app) {
           "requests: Mooncake's JSON lines (also vLLM's timed_trace), Azure's or BurstGPT's CSV, ShareGPT's JSON, vLLM's prompts "
           "or detailed results; .gz allowed, - = standard input. Or a made one: agents:N (N sessions of coding agents), documents:N "
           "(N questions about documents) or conversations:N (N turns under few system prompts). Without --arrivals, requests start "
-          "in order, as soon as there is room; a turn of a conversation starts when the one before it has ended, after --think-time")
+          "in order, as soon as there is room")
       ->required();
   constexpr uint64_t kMost32 = (uint64_t{1} << 32) - 1;
   command->add_option("--format", arguments->format, "of the trace: auto, mooncake, csv, sharegpt or vllm")

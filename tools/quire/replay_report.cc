@@ -302,7 +302,7 @@ std::string settings(const Json& replay, const ReplayArguments& arguments) {
   row("computed tokens, output and preempted ones included", count("computed_tokens"));
   row("preemptions", count("preemptions"));
   if (const replay::Timing& timing = arguments.options.timing; timing.counts()) {
-    row("simulated time", svg::print("%.0f s", figure(replay, "simulated_seconds")));
+    row("simulated time", svg::print("%.4g s", figure(replay, "simulated_seconds")));
     row("of a step, and of a token that it computes", svg::print("%.4g ms, %.4g microseconds", timing.step_ms, timing.token_us));
     if (timing.think_seconds > 0) row("between turns", svg::print("%.4g s", timing.think_seconds));
   }
@@ -335,16 +335,20 @@ std::string pool_charts(const Json& replay, const std::string& requests, const s
                     pool_of(series, page),
                     encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
                             R"("sort":["in use","cached","free"],"field":"what")"));
-  out += chart_html("groups", "The pool by group of layers",
-                    "Pages that hold what a group keeps. A group that is cached much and hit little takes memory from the others.",
-                    replay["groups"].size() > 1 ? group_pages_of(replay, page) : Json::array(),
-                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
-                            R"("sort":null,"field":"what")"));
+  out +=
+      chart_html("groups", "The pool by group of layers",
+                 "Layers that cache the same kind of data form a group, and groups share the pool. in use: by running requests. cached: "
+                 "kept for later prompts. Compare with the reasons above: many matches that stop at a hole in a window, or for want of a "
+                 "recurrent state, mean that this group has too little memory.",
+                 replay["groups"].size() > 1 ? group_pages_of(replay, page) : Json::array(),
+                 encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+                         R"("sort":null,"field":"what")"));
   out += chart_html(
       "ages", "Age of what was evicted",
-      "How many requests ended between the last use of a page and its eviction: the share of evicted pages with at most so "
-      "many. What comes again after more requests than that is gone. A group whose line is far to the left of the others "
-      "loses what it keeps first, and hits end there.",
+      "How many requests ended between the last use of a page and its eviction: the share of evicted pages with fewer than so "
+      "many. Recurrent states that were given up because saved states reached their limit count, too. What comes again after "
+      "more requests than that is gone. Blocks that leave a sliding window are released while their request runs, so that "
+      "group begins earlier.",
       ages_of(replay),
       encoded(R"({"type":"line","point":true})",
               R"("x":{"field":"requests","type":"quantitative","scale":{"type":"log","base":2},"title":"requests since the last use"})",

@@ -40,7 +40,6 @@ Json result_json(const replay::Result& result, const replay::LinkedTails& tails,
   json["hand_overs"] = stats.hand_overs;
   json["part_holes"] = stats.part_holes;
   json["checkpoints"] = stats.checkpoints;
-  if (result.simulated_seconds > 0) json["simulated_seconds"] = result.simulated_seconds;
   json["seconds"] = result.seconds;
   json["us_per_request"] = 1e6 * result.seconds / static_cast<double>(std::max<uint64_t>(1, result.requests));
   json["max_us"] = result.max_us;
@@ -141,14 +140,15 @@ client::Runtime runtime_of(int64_t* clock) {
 }
 
 std::string keeps_text(const quire_group_info& info) {
-  if (info.is_state != 0) return "states";
+  if (info.is_state != 0) return "recurrent states";
   if (info.encoder_tokens > 0) return "tokens of an encoder";
   if (info.window > 0) return "window of " + with_commas(info.window) + " tokens";
   if (info.chunk > 0) return "chunks of " + with_commas(info.chunk) + " tokens";
   return "all tokens";
 }
 
-// Of each group: what it keeps, and after how many requests unused pages were evicted.
+// Of each group: what it keeps, its pages at the end, and after how many requests unused pages were
+// evicted.
 Json groups_json(quire_config* config, quire_cache* cache) {
   Json out = Json::array();
   client::Error error;
@@ -159,6 +159,8 @@ Json groups_json(quire_config* config, quire_cache* cache) {
     client::check(quire_cache_get_group_stats(cache, group, &stats, &error), error);
     out.push_back({{"group", group},
                    {"keeps", keeps_text(info)},
+                   {"pages_used", stats.pages_used},
+                   {"pages_cached", stats.pages_cached},
                    {"idle_requests", std::vector<uint64_t>(std::begin(stats.page_idle), std::end(stats.page_idle))},
                    {"lifetime_requests", std::vector<uint64_t>(std::begin(stats.page_lifetime), std::end(stats.page_lifetime))}});
   }
@@ -223,6 +225,7 @@ Json one_replay(const ReplayArguments& arguments, const Trace& trace, const Plan
                                  {"compute_saved", hits.compute_saved}});
     }
   }
+  if (run.timing.counts()) json["simulated_seconds"] = result.simulated_seconds;
   json["groups"] = groups_json(config.get(), cache.get());
   json["series"] = series_json(result.series);
   json["followed"] = followed_json(result.followed);
@@ -278,7 +281,7 @@ class FleetTiers {
     for (const auto& tier : tiers_) out.push_back(tier.get());
     return out;
   }
-  // seconds: of the trace; 0: it tells no times.
+  // seconds: of the trace, or of the run if that is timed; 0: there are no times.
   Json json(const replay::FleetResult& result, double seconds) const {
     replay::TierCounts sum;
     uint64_t most = 0, bytes = 0, evicted = 0;  // most: over the link of one engine
@@ -360,7 +363,9 @@ Json fleet_of(const ReplayArguments& arguments, const Trace& trace) {
                     {"most_requests", r.most_requests},
                     {"least_requests", r.least_requests},
                     {"preemptions", r.preemptions}});
-    if (arguments.tier != 0) rows.back()["tier"] = tiers.json(r, seconds_of(trace.requests));
+    if (run.timing.counts()) rows.back()["simulated_seconds"] = r.simulated_seconds;
+    const double seconds = run.timing.counts() ? r.simulated_seconds : seconds_of(trace.requests);
+    if (arguments.tier != 0) rows.back()["tier"] = tiers.json(r, seconds);
   }
   return rows;
 }

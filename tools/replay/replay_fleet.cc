@@ -57,6 +57,7 @@ class Router {
       inside_ -= all_ended.size();
       for (const uint64_t request : all_ended) schedule_.ended(request);
     }
+    result_.simulated_seconds = fleet_.engine.timing.counts() ? schedule_.seconds() : 0;
     result_.least_requests = UINT64_MAX;
     for (const auto& engine : engines_) {
       const Result& one = engine->result();

@@ -11,6 +11,8 @@
 
 namespace quire::replay {
 
+// Without arrivals a backlog waits from the begin on, and the next turn of a conversation goes before
+// it. With arrivals who comes first is first.
 struct Timing {
   bool arrivals = false;     // requests begin to wait when they arrive; else at once
   double think_seconds = 0;  // between the end of a turn and the next one of its conversation
@@ -24,10 +26,11 @@ class Schedule {
  public:
   struct Due {
     uint64_t request = 0;
-    bool first = false;  // before those that wait: a turn that goes on at once
+    bool first = false;  // before those that wait
   };
 
-  // The trace is borrowed.
+  // The trace is borrowed. Throws std::invalid_argument where the timing has nothing to count: no
+  // request has a time, or none goes on with another.
   Schedule(const std::vector<Request>& trace, const Timing& timing);
 
   // The requests that begin to wait now, in order; valid until the next call. idle: nobody waits or

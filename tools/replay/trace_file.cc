@@ -1,6 +1,10 @@
 // The formats of traces.
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -127,7 +131,11 @@ class Reader {
     request.block_tokens = options_.block_tokens;
     request.input_length = length_of(field_of(json, "input_length"), "input_length", 1);
     request.output_length = std::max<uint64_t>(1, length_of(field_of(json, "output_length"), "output_length", 0));
-    if (const auto at = json.find("timestamp"); at != json.end() && at->is_number_unsigned()) request.arrival_ms = at->get<uint64_t>();
+    // Mooncake's are milliseconds; seconds have a fraction.
+    if (const auto at = json.find("timestamp"); at != json.end()) {
+      if (at->is_number_unsigned()) request.arrival_ms = at->get<uint64_t>();
+      if (at->is_number_float()) request.arrival_ms = milliseconds_of(at->get<double>());
+    }
     const Json& ids = field_of(json, "hash_ids");
     if (!ids.is_array()) refuse("hash_ids is no list");
     request.hash_ids.reserve(ids.size());
@@ -214,8 +222,30 @@ class Reader {
     return checked_length(name, digits, digits ? std::stoull(text) : 0, least, "'" + text.substr(0, 64) + "'");
   }
 
+  // 0 for what is no time.
+  static uint64_t milliseconds_of(double seconds) {
+    return seconds >= 0 && seconds < 1e15 ? static_cast<uint64_t>(std::llround(seconds * 1000)) : 0;
+  }
+
+  // Seconds (BurstGPT), or a date with a time of day (Azure).
+  static uint64_t time_of(const std::string& text) {
+    int year = 0, month = 0, day = 0, hour = 0, minute = 0;
+    double second = 0;
+    if (std::sscanf(text.c_str(), "%4d-%2d-%2d %2d:%2d:%lf", &year, &month, &day, &hour, &minute, &second) == 6) {
+      const auto date = std::chrono::year(year) / month / day;
+      if (!date.ok() || hour < 0 || hour > 23 || minute < 0 || minute > 59) return 0;
+      const auto days = std::chrono::sys_days(date).time_since_epoch().count();
+      return milliseconds_of(86400.0 * static_cast<double>(days) + 3600.0 * hour + 60.0 * minute + second);
+    }
+    char* end = nullptr;
+    const double seconds = std::strtod(text.c_str(), &end);
+    return end != text.c_str() && *end == '\0' ? milliseconds_of(seconds) : 0;
+  }
+
   void read_csv() {
     const std::vector<std::string> heading = cells_of(first_);
+    const auto is_time = [](const std::string& name) { return name == "TIMESTAMP" || name == "Timestamp"; };
+    const auto times = static_cast<size_t>(std::find_if(heading.begin(), heading.end(), is_time) - heading.begin());
     const size_t inputs = column_of(heading, {"ContextTokens", "Request tokens"});
     const size_t outputs = column_of(heading, {"GeneratedTokens", "Response tokens"});
     std::string line;
@@ -224,7 +254,9 @@ class Reader {
       const std::vector<std::string> cells = cells_of(line);
       const uint64_t input = cell_length(cells, inputs, heading[inputs], 0);
       const uint64_t output = cell_length(cells, outputs, heading[outputs], 0);
-      if (input != 0) add_lengths(input, output);  // 0: a request that failed
+      if (input == 0) continue;  // a request that failed
+      add_lengths(input, output);
+      if (times < cells.size()) requests_.back().arrival_ms = time_of(cells[times]);
     }
   }
 

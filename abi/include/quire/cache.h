@@ -368,14 +368,15 @@ typedef struct quire_cache_stats {
 QUIRE_API quire_code quire_cache_get_stats(quire_cache *cache, quire_cache_stats *stats,
                                            quire_error *err);
 
-/* The pages of one group. Free pages are of no group. Info. */
+/* The pages of one group. Free pages belong to no group. Info. */
 typedef struct quire_group_stats {
   uint32_t struct_size;
   uint32_t group;                  /* as asked for */
-  uint64_t pages_used;             /* referenced, pinned or fenced; now */
-  uint64_t pages_cached;           /* cached and unreferenced; now */
-  /* As in quire_cache_stats, of the sampled pages that the group had. All groups together are what
-   * is counted there. */
+  /* Now. The sums over all groups are pages_used and pages_evictable of quire_cache_stats. */
+  uint64_t pages_used;             /* with a part that is referenced, pinned or fenced */
+  uint64_t pages_cached;           /* cached and unreferenced */
+  /* As in quire_cache_stats, of the same sample (page_sample), for pages while they belonged to
+   * this group. The sums over all groups are what is counted there. */
   uint64_t page_lifetime[32];
   uint64_t page_lifetime_ns;
   uint64_t page_idle[32];

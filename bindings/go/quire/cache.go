@@ -287,7 +287,7 @@ func (c *Cache) Stats() (stats Stats, err error) {
 	return stats, err
 }
 
-// GroupStats are the pages of one group. Any goroutine.
+// GroupStats are the pages of one group. Any goroutine. OutOfRange: there is no such group.
 func (c *Cache) GroupStats(group uint32) (stats GroupStats, err error) {
 	stats.structSize = uint32(unsafe.Sizeof(stats))
 	err = c.ask(func(c *C.quire_cache, err *C.quire_error) C.quire_code {

@@ -95,6 +95,7 @@ func TestWhatIsNilIsRefused(t *testing.T) {
 		"Import":     func() error { _, err := follower.Import(nil); return err },
 		"Copies":     func() error { _, err := step.Copies(); return err },
 		"Stats":      func() error { _, err := cache.Stats(); return err },
+		"GroupStats": func() error { _, err := cache.GroupStats(0); return err },
 		"ReadEvents": func() error { return cache.ReadEvents(0, must(NewEventBuffer(0, 0))) },
 		"NewBatch":   func() error { _, err := NewBatch(nil, 0); return err },
 		"Next": func() error {

@@ -172,13 +172,13 @@ type Stats struct {
 	PageReuseGapNs uint64     // sum
 }
 
-// GroupStats are the pages of one group; free ones are of none: quire_group_stats.
+// GroupStats are the pages of one group; free pages belong to no group: quire_group_stats.
 type GroupStats struct {
 	structSize     uint32
 	Group          uint32     // as asked for
-	PagesUsed      uint64     // referenced, pinned or fenced; now
-	PagesCached    uint64     // cached and unreferenced; now
-	PageLifetime   [32]uint64 // as in Stats, of the sampled pages that the group had
+	PagesUsed      uint64     // now; with a part that is referenced, pinned or fenced
+	PagesCached    uint64     // now; cached and unreferenced
+	PageLifetime   [32]uint64 // as in Stats, for pages while they belonged to this group
 	PageLifetimeNs uint64     // sum
 	PageIdle       [32]uint64 // the same: the part of it since the last use
 	PageIdleNs     uint64     // sum

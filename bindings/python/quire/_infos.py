@@ -533,13 +533,13 @@ class CacheStats(Info):
 
 
 class GroupStats(Info):
-    """The pages of one group. Free pages are of no group.
+    """The pages of one group. Free pages belong to no group.
 
     - group: as asked for
-    - pages_used: referenced, pinned or fenced; now
-    - pages_cached: cached and unreferenced; now
-    - page_lifetime: As in quire_cache_stats, of the sampled pages that the group had. All groups
-      together are what is counted there.
+    - pages_used: with a part that is referenced, pinned or fenced
+    - pages_cached: cached and unreferenced
+    - page_lifetime: As in quire_cache_stats, of the same sample (page_sample), for pages while they
+      belonged to this group. The sums over all groups are what is counted there.
     - page_lifetime_ns
     - page_idle
     - page_idle_ns

@@ -259,7 +259,7 @@ class Replay:
         call of `replay`.
         """
         rows = [{**sample, **{f"miss_{why}": n for why, n in sample["misses"].items()}} for sample in self.series]
-        return _pandas().DataFrame(rows).drop(columns="misses", errors="ignore")
+        return _pandas().DataFrame(rows).drop(columns=["misses", "groups"], errors="ignore")
 
     def figure(self) -> Figure:
         """Pages and hits over the run. Needs matplotlib, and `series` in the call of `replay`."""

@@ -59,6 +59,8 @@ class Steps(Test):
                 _ = 1 / 0
         stats = rig.cache.stats()
         self.assertEqual((stats.aborted_steps, stats.pages_used), (1, 0))
+        self.assertEqual([rig.cache.group_stats(group).pages_used for group in range(rig.config.info.num_groups)],
+                         [0] * rig.config.info.num_groups)
 
     def test_a_block_that_ends_commits(self):
         rig = Rig()

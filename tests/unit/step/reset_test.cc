@@ -2,6 +2,8 @@
 // Method: by example, and a cache with stale content beside one that never had any.
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <numeric>
 #include <random>
 
 #include "fixture.h"
@@ -170,6 +172,31 @@ TEST(Reset, IsOneEventAndWhatIsStaleTellsNothing) {
                           [](const quire_event& e) { return e.type == QUIRE_EVENT_CLEARED; }),
             1);
   for (uint64_t i = 0; i < batch.num_events; ++i) EXPECT_NE(out[i].type, QUIRE_EVENT_REMOVED);
+}
+
+// What is forgotten was not evicted, also where a sequence lives on and pages go one by one.
+TEST(Reset, CountsNoResidency) {
+  Fixture f({kFull}, 16);
+  const SequenceId stays = f.open(), goes = f.open();
+  f.prefill(stays, count_from(1, 8));
+  f.prefill(goes, count_from(100, 8));
+  ASSERT_TRUE(f.cache->sequence_finish(goes).ok());
+  const auto lifetimes = [&] {
+    const quire_cache_stats stats = f.stats();
+    return std::accumulate(std::begin(stats.page_lifetime), std::end(stats.page_lifetime), uint64_t{0});
+  };
+  ASSERT_GT(f.stats().pages_evictable, 0U);
+  ASSERT_TRUE(f.cache->reset().ok());
+  EXPECT_EQ(f.stats().pages_evictable, 0U);
+  EXPECT_EQ(lifetimes(), 0U);
+  // From then on it counts again.
+  ASSERT_TRUE(f.cache->sequence_finish(stays).ok());
+  for (quire_symbol first = 200; first < 1000; first += 100) {
+    const SequenceId next = f.open();
+    f.prefill(next, count_from(first, 8));
+    ASSERT_TRUE(f.cache->sequence_finish(next).ok());
+  }
+  EXPECT_GT(lifetimes(), 0U);
 }
 
 }  // namespace

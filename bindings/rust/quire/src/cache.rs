@@ -99,7 +99,7 @@ numbers! {
 }
 
 numbers! {
-    /// The pages of one group; free ones are of none: `quire_group_stats`.
+    /// The pages of one group; free pages belong to no group: `quire_group_stats`.
     GroupStats of quire_group_stats {
         group: u32, pages_used: u64, pages_cached: u64, page_lifetime: [u64; 32], page_lifetime_ns: u64, page_idle: [u64; 32],
         page_idle_ns: u64, page_reuse_gap: [u64; 32], page_reuse_gap_ns: u64,

@@ -79,6 +79,8 @@ fn a_pin_holds_a_prefix_until_it_is_unpinned() {
     assert_eq!(cache.unpin(pin).unwrap_err().code, Code::NotFound);
     assert_eq!(cache.pin_info(pin).unwrap_err().code, Code::NotFound);
     assert_eq!(cache.reader().stats().unwrap().pages_used, 0);
+    assert_eq!(cache.reader().group_stats(0).unwrap().pages_used, 0);
+    assert_eq!(cache.reader().group_stats(99).unwrap_err().code, Code::OutOfRange);
     cache.verify().unwrap();
 }
 

@@ -91,9 +91,21 @@ ROW(quire_cache_get_stats) {
 
 ROW(quire_cache_get_group_stats) {
   auto stats = sized<quire_group_stats>();
-  call.bad("group", {99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
+  auto plan = sized<quire_config_info>();
+  EXPECT_EQ(quire_config_get_info(rig.config.get(), &plan, nullptr), QUIRE_OK);
+  call.bad("group", {plan.num_groups, 99, UINT32_MAX}, QUIRE_OUT_OF_RANGE);
   call(rig.cache.get(), 0U, &stats);
-  EXPECT_LE(stats.pages_used + stats.pages_cached, 47U);
+  auto all = sized<quire_cache_stats>();
+  EXPECT_EQ(quire_cache_get_stats(rig.cache.get(), &all, nullptr), QUIRE_OK);
+  uint64_t used = 0, cached = 0;
+  for (uint32_t g = 0; g < plan.num_groups; ++g) {
+    EXPECT_EQ(quire_cache_get_group_stats(rig.cache.get(), g, &stats, nullptr), QUIRE_OK);
+    EXPECT_EQ(stats.group, g);
+    used += stats.pages_used;
+    cached += stats.pages_cached;
+  }
+  EXPECT_EQ(used, all.pages_used);
+  EXPECT_EQ(cached, all.pages_evictable);
 }
 
 ROW(quire_cache_forget_blocks) {
