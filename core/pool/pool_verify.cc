@@ -1,4 +1,6 @@
 // Walks the whole pool and re-derives what the counters and lists claim.
+#include <array>
+
 #include "core/pool/pool.h"
 
 namespace quire {
@@ -136,10 +138,11 @@ Status Pool::verify_group(uint32_t group) const {
   }
   uint64_t stale = 0;
   for (uint32_t i = stale_.head; i != kNone; i = at_[i].next) stale += at_.tag(i).group == group ? 1 : 0;
-  if (used != g.pages.used || stale != g.stale_pages || evictable - stale != g.pages.cached) {
-    return fail(QUIRE_INTERNAL, "group %u: %llu pages in use and %llu evictable, found %llu and %llu", group,
-                static_cast<unsigned long long>(g.pages.used), static_cast<unsigned long long>(g.pages.cached + g.stale_pages),
-                static_cast<unsigned long long>(used), static_cast<unsigned long long>(evictable));
+  const uint64_t cached_pages = evictable - stale;
+  if (used != g.pages.used || cached_pages != g.pages.cached || stale != g.stale_pages) {
+    const std::array<unsigned long long, 6> n = {g.pages.used, g.pages.cached, g.stale_pages, used, cached_pages, stale};
+    return fail(QUIRE_INTERNAL, "group %u: %llu pages in use, %llu cached and %llu stale, found %llu, %llu and %llu", group, n[0], n[1],
+                n[2], n[3], n[4], n[5]);
   }
   uint64_t listed_holes = 0, listed_cached = 0;
   for (uint32_t i = g.hole_list, prev = kNone; i != kNone; prev = i, i = pages_[i].with_holes.next) {

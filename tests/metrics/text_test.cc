@@ -438,7 +438,8 @@ TEST(MetricsText, IsDocumented) {
     for (size_t at = sample.find("=\""); at != std::string::npos; at = sample.find("=\"", at + 1)) {
       const size_t begin = sample.find_last_of("{,", at);
       const std::string label = sample.substr(begin + 1, at - begin - 1);
-      if (label != "le") labels += (labels.empty() ? "`" : ", `") + label + "`";
+      if (label == "le") continue;
+      labels.append(labels.empty() ? "`" : ", `").append(label).append("`");
     }
     rows.insert("| `" + name + suffix + "` | " + family.type + " | " + labels + " | " + family.help.substr(0, family.help.size() - 1) +
                 " |");

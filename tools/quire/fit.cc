@@ -9,10 +9,6 @@
 #include "quire/text.h"
 
 namespace quire::tools {
-namespace {
-
-constexpr uint64_t kStep = uint64_t{1} << 20;  // bytes: fitted memory is a multiple
-constexpr uint64_t kMostMemory = uint64_t{1} << 60;
 
 quire_config_info info_of(quire_config* config) {
   client::Error error;
@@ -20,6 +16,11 @@ quire_config_info info_of(quire_config* config) {
   client::check(quire_config_get_info(config, &info, &error), error);
   return info;
 }
+
+namespace {
+
+constexpr uint64_t kStep = uint64_t{1} << 20;  // bytes: fitted memory is a multiple
+constexpr uint64_t kMostMemory = uint64_t{1} << 60;
 
 uint64_t wanted_length(quire_model* model, const PlanArguments& arguments) {
   client::Error error;

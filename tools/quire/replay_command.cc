@@ -100,7 +100,7 @@ void print_fleet(const Json& fleet) {
 }
 
 // Pages at the end of the run.
-void print_groups(const Json& groups) {
+void print_pages_of_groups(const Json& groups) {
   std::vector<std::vector<std::string>> rows = {{"group", "keeps", "pages in use", "pages cached"}};
   for (const Json& group : groups) {
     rows.push_back({std::to_string(group["group"].get<uint64_t>()), group["keeps"].get<std::string>(),
@@ -125,7 +125,7 @@ void print_replay(const Json& json) {
     }
   }
   std::printf("%s", table(rows, 2).c_str());
-  print_groups(json["groups"]);
+  print_pages_of_groups(json["groups"]);
   if (!json["oracles"].empty()) print_oracles(json);
   if (!json["sweep"].empty()) print_sweep_of_replays(json["sweep"]);
   if (!json["fleet"].empty()) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "client/client.h"
+#include "quire/fit.h"
 #include "quire/plan_of.h"
 #include "quire/text.h"
 #include "replay/generate.h"
@@ -118,13 +119,6 @@ void print_progress(uint64_t requests, uint64_t all) {
   if (percent == printed) return;
   printed = percent;
   std::fprintf(stderr, "\rreplay: %3llu %%%s", static_cast<unsigned long long>(percent), requests == all ? "\n" : "");
-}
-
-quire_config_info info_of(quire_config* config) {
-  auto info = client::sized<quire_config_info>();
-  client::Error error;
-  client::check(quire_config_get_info(config, &info, &error), error);
-  return info;
 }
 
 // The time of a replay is that of the requests that have ended.

@@ -11,8 +11,8 @@
 
 namespace quire::replay {
 
-// Without arrivals a backlog waits from the begin on, and the next turn of a conversation goes before
-// it. With arrivals who comes first is first.
+// Without arrivals all requests wait from the beginning, and the next turn of a conversation goes
+// before them. With arrivals: first come, first served.
 struct Timing {
   bool arrivals = false;     // requests begin to wait when they arrive; else at once
   double think_seconds = 0;  // between the end of a turn and the next one of its conversation
