@@ -63,8 +63,11 @@ TEST(BrokenServer, IsLeftAloneAndUsedAgain) {
     RedisTier f(o, {"--user", "quire", "on", ">secret", "~*", "+@all"}, R"(, "user": "quire", "password": "secret", "timeout_ms": 500)");
     f.fill(prompt(0));
     quire_fetch_result got{};
-    ask(&f, prompt(0), &got);
-    ASSERT_EQ(got.outcome, QUIRE_FETCH_DONE);
+    // It works. On a busy machine a first answer may come later than computing a few tokens takes.
+    ASSERT_TRUE(kit::becomes_true([&] {
+      ask(&f, prompt(0), &got);
+      return got.outcome == QUIRE_FETCH_DONE;
+    }));
     begin_fault(&f, fault);
     const int64_t broken = f.now();
     int64_t longest = 0;
