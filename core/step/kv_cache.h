@@ -42,7 +42,8 @@ struct CacheClock {
 
 class Cache : public StepReader {
  public:
-  static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config, const quire_cache_options& options,
+  static Result<std::unique_ptr<Cache>> create(std::shared_ptr<const Config> config,  //
+                                               const quire_cache_options& options,    //
                                                CacheClock clock = {});
   // What caches with these options hold; the limits of sequences and entries do not count.
   static Result<Capacity> capacity(std::shared_ptr<const Config> config, const quire_cache_options& options, uint64_t tokens,

@@ -9,14 +9,6 @@
 #include "quire/text.h"
 
 namespace quire::tools {
-
-quire_config_info info_of(quire_config* config) {
-  client::Error error;
-  auto info = client::sized<quire_config_info>();
-  client::check(quire_config_get_info(config, &info, &error), error);
-  return info;
-}
-
 namespace {
 
 constexpr uint64_t kStep = uint64_t{1} << 20;  // bytes: fitted memory is a multiple

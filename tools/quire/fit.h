@@ -9,8 +9,6 @@
 
 namespace quire::tools {
 
-quire_config_info info_of(quire_config* config);
-
 struct Fitted {
   client::Config config;
   std::string chose;   // "length", "memory", or "nothing"

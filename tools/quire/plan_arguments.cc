@@ -295,4 +295,11 @@ client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::
   return client::plan(model, options);
 }
 
+quire_config_info info_of(quire_config* config) {
+  client::Error error;
+  auto info = client::sized<quire_config_info>();
+  client::check(quire_config_get_info(config, &info, &error), error);
+  return info;
+}
+
 }  // namespace quire::tools

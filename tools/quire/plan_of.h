@@ -21,4 +21,6 @@ bool keeps_types(quire_model* model, const PlanArguments& arguments);
 // added.
 client::Config plan_of(quire_model* model, const PlanArguments& arguments, std::vector<std::string>* notes = nullptr);
 
+quire_config_info info_of(quire_config* config);
+
 }  // namespace quire::tools

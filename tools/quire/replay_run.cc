@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "client/client.h"
-#include "quire/fit.h"
 #include "quire/plan_of.h"
 #include "quire/text.h"
 #include "replay/generate.h"
@@ -125,6 +124,7 @@ void print_progress(uint64_t requests, uint64_t all) {
 client::Runtime runtime_of(int64_t* clock) {
   auto options = client::sized<quire_runtime_options>();
   options.header_abi = QUIRE_ABI_VERSION;
+  options.flags = QUIRE_RUNTIME_NO_ENV;  // no module is loaded
   options.clock = [](void* user) { return *static_cast<const int64_t*>(user); };
   options.clock_user = clock;
   client::Error error;

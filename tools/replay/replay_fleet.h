@@ -42,9 +42,10 @@ struct FleetResult {
   // them in which an engine has something to do, over all engines.
   uint64_t rounds = 0;
   double busy = 0;
-  uint64_t most_requests = 0;    // of one engine
-  uint64_t least_requests = 0;   // of one engine
-  double simulated_seconds = 0;  // if the timing counts; a step takes as long as its busiest engine's
+  uint64_t most_requests = 0;   // of one engine
+  uint64_t least_requests = 0;  // of one engine
+  // If the timing counts. A step takes as long as that of the busiest engine.
+  double simulated_seconds = 0;
 };
 
 // A request is routed when fewer than concurrency requests per engine are in the fleet; a turn of a

@@ -37,7 +37,9 @@ class Schedule {
   // runs, so the time of the next one has come.
   const std::vector<Due>& due(bool idle);
   // A step was made that computed so many tokens.
-  void stepped(uint64_t tokens) { now_ += timing_.step_ms / 1e3 + static_cast<double>(tokens) * timing_.token_us / 1e6; }
+  void stepped(uint64_t tokens) {  //
+    now_ += timing_.step_ms / 1e3 + static_cast<double>(tokens) * timing_.token_us / 1e6;
+  }
   // In that step the request ended.
   void ended(uint64_t request);
   // Since the begin of the trace.
@@ -48,7 +50,9 @@ class Schedule {
     double time = 0;  // seconds
     uint64_t number = 0;
     Due due;
-    bool operator>(const Event& other) const { return time != other.time ? time > other.time : number > other.number; }
+    bool operator>(const Event& other) const {  //
+      return time != other.time ? time > other.time : number > other.number;
+    }
   };
   void add(double time, Due due) { events_.push({time, next_number_++, due}); }
 

@@ -21,8 +21,8 @@ constexpr uint32_t kKeepAll = 2 * QUIRE_KEEP_ASKED - 1;
 struct Fixture {
   std::unique_ptr<Cache> cache;
 
-  explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2, quire_cache_options options = {},
-                   CacheClock clock = {}) {
+  explicit Fixture(std::vector<GroupSketch> groups, uint64_t pages = 32, uint32_t depth = 2,  //
+                   quire_cache_options options = {}, CacheClock clock = {}) {
     options.struct_size = sizeof options;
     if (options.max_sequences == 0) options.max_sequences = 8;
     if (options.keep_states == 0) options.keep_states = kKeepAll;
