@@ -39,6 +39,7 @@ class Run {
   void restart_engines();
   void disturb();
   Engine* victim();
+  bool is_store_due() const;
   void disturb_store();
   void finish();
   void show_progress(bool is_over);
@@ -111,6 +112,7 @@ void Run::wait_until_ready() {
 
 // Sends what may be sent, in the order of the workload.
 void Run::dispatch() {
+  if (is_store_due()) return;
   while (in_flight_ < options_.in_flight && !ready_.empty()) {
     const Request& request = requests_[*ready_.begin()];
     const uint64_t tokens = request.prompt.size();
@@ -216,6 +218,7 @@ Engine* Run::victim() {
 }
 
 void Run::disturb() {
+  if (is_store_due()) return;
   if (result_.requests >= next_kill_) {
     if (Engine* const engine = victim()) {
       lose(engine);
@@ -231,16 +234,26 @@ void Run::disturb() {
   }
 }
 
-// It is killed when half of the requests are answered, and comes back after another tenth.
+// Whether the store is to be killed now. Nothing is sent and no engine is killed until it was, so
+// that it dies in every run, however slowly engines start.
+bool Run::is_store_due() const {
+  return store_ && store_->is_up() && result_.requests >= next_store_kill_;
+}
+
+// It is killed when half of the requests are answered, and comes back after another tenth, or when
+// no engine is left: an engine does not open without its store.
 void Run::disturb_store() {
-  if (!store_ || result_.requests < next_store_kill_) return;
-  uint64_t ready = 0;
-  for (const auto& engine : engines_) ready += engine->is_ready() ? 1 : 0;
-  if (store_->is_up() && ready == engines_.size()) {
+  if (!store_) return;
+  bool is_any_started = false, is_any_opening = false;
+  for (const auto& engine : engines_) {
+    is_any_started = is_any_started || engine->is_started();
+    is_any_opening = is_any_opening || (engine->is_started() && !engine->is_ready());
+  }
+  if (is_store_due() && !is_any_opening) {
     store_->kill();
     ++result_.store_kills;
     next_store_kill_ = result_.requests + requests_.size() / 10;
-  } else if (!store_->is_up()) {
+  } else if (!store_->is_up() && (result_.requests >= next_store_kill_ || !is_any_started)) {
     store_->start();
     next_store_kill_ = UINT64_MAX;
   }

@@ -83,6 +83,8 @@ store)
   run --seed "$seed" --kill-store
   [ "$(field store_killed alone)" -eq 0 ] || fail "alone there is no store"
   [ "$(field store_killed 'store and router')" -eq 1 ] || fail "the store was not killed"
+  run --seed "$seed" --engines 1 --kill-store --kill 2
+  [ "$(field store_killed 'with store')" -eq 1 ] || fail "the store of one engine was not killed"
   run --seed "$seed" --kill-store --kill 5 --in-flight 6
   [ "$(field store_killed 'with store')" -eq 1 ] || fail "the store was not killed"
   ;;
