@@ -4,6 +4,9 @@
 
 #include "core/records/checksum.h"
 
+// How far ahead it fetches, in bytes. Blocks come from memory, in pieces of some pages: with 512
+// ahead, which is its own choice, 32 KiB pieces take 1.1 times as long on a Zen 5.
+#define XXH_PREFETCH_DIST 2048
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -70,11 +70,16 @@ void sum_blocks(const ShardBytes& bytes, std::span<const PayloadRun> runs, uint6
   }
   BlockChecksum parts;
   uint64_t filled = 0;  // bytes of the block that is summed in parts
-  for (const PayloadRun& run : runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const PayloadRun& run = runs[i];
     const std::byte* at = bytes.regions[run.region] + run.offset;
     for (uint64_t done = 0; done < run.bytes;) {
       const uint64_t payload = run.payload_offset + done, block = payload / block_bytes;
       const uint64_t n = std::min(run.bytes - done, (block + 1) * block_bytes - payload);
+      if (done + n == run.bytes && i + 1 < runs.size()) {
+        const PayloadRun& next = runs[i + 1];
+        prefetch_piece(bytes.regions[next.region] + next.offset, next.bytes);
+      }
       if (n == block_bytes) {
         sum(block, checksum(at + done, n));
       } else {

@@ -92,7 +92,9 @@ void Transfers::make_tickets(quire_ticket_kind kind, uint64_t first_key, uint64_
 }
 
 void Transfers::sum(const quire_ticket& ticket) {
-  for (uint64_t r = ticket.first_run; r < ticket.first_run + ticket.num_runs; ++r) {
+  const uint64_t end = ticket.first_run + ticket.num_runs;
+  for (uint64_t r = ticket.first_run; r < end; ++r) {
+    if (r + 1 < end) prefetch_piece(reinterpret_cast<const void*>(runs_[r + 1].address), runs_[r + 1].bytes);
     sum_ += checksum(reinterpret_cast<const void*>(runs_[r].address), runs_[r].bytes);
   }
   benchmark::DoNotOptimize(sum_);
