@@ -4,8 +4,9 @@
 
 #include "core/records/checksum.h"
 
-// How far ahead it fetches, in bytes. Blocks come from memory, in pieces of some pages: with 512
-// ahead, which is its own choice, 32 KiB pieces take 1.1 times as long on a Zen 5.
+// How far ahead it fetches, in bytes; its own choice is 320 to 512. Blocks come from memory, in
+// pieces of some pages: pieces of 32 KiB take 0.95, those of 2 MiB 0.92 of the time (Zen 5,
+// AVX-512).
 #define XXH_PREFETCH_DIST 2048
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -285,14 +285,13 @@ void Run::show_progress(bool is_over) {
 Result Run::run() {
   start();
   const auto begin = Clock::now();
-  while (result_.requests < requests_.size()) {
+  while (result_.requests < requests_.size() || is_store_due()) {
     dispatch();
     wait();
     follow();
     show_progress(false);
-    if (result_.requests == requests_.size()) break;
-    disturb();
     disturb_store();
+    if (result_.requests < requests_.size()) disturb();
     restart_engines();
   }
   show_progress(true);
