@@ -130,11 +130,12 @@ class PrefixIndex {
   // A block that holds the tokens between the last boundary of the group's blocks and the node,
   // which lies inside: it hangs there or below.
   PartIndex block_over(NodeId node, GroupId group) const;
-  // The place must be empty.
+  // Takes the place of the block there, if there is one.
   void attach(NodeId node, GroupId group, PartIndex head) {
     const Change change(this);
-    heads_[slot(node.value, group)] = head.value;
-    ++nodes_[node.value].blocks;
+    Shared<uint32_t>& there = heads_[slot(node.value, group)];
+    nodes_[node.value].blocks += there == kNone ? 1 : 0;
+    there = head.value;
     is_fertile(node.value);
   }
   // The same for blocks at nodes that extend() made just now, from above, which have none of the

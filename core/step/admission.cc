@@ -300,9 +300,10 @@ quire_code Admission::admit_keeping(const quire_reserve_entry& entry, EntryPlan*
   const uint64_t rest = is_alone(plan->sequence) ? all_alone_ : 0;
   // Where there is plenty, what the hit takes out of the evictable pages need not be known exactly.
   if (d.pages + spared + rest + (plan->match ? parts_of_hit(*plan) : 0) <= available) return QUIRE_OK;
-  const uint64_t taken = plan->match ? evictable_hits(*plan) : 0;
+  const EvictableHits taken = plan->match ? evictable_hits(*plan) : EvictableHits{};
+  if (begins && whole) spared -= taken.spared;
   if (plan->match) d = count(*plan, want_end, whole);
-  available = available > taken + spared ? available - taken - spared : 0;
+  available = available > taken.pages + spared ? available - taken.pages - spared : 0;
   plan->room = d.pages <= available ? AllocFrom::kPages : d.pages_using_holes <= available ? AllocFrom::kHoles : AllocFrom::kCached;
   if (plan->room != AllocFrom::kCached || d.pages_using_all <= available) {
     if (rest > 0) plan->room = room_alone(*plan, plan->room);
@@ -373,9 +374,9 @@ uint64_t Admission::parts_of_hit(const EntryPlan& plan) const {
 }
 
 // Pages that stop being evictable once the hit's blocks are referenced; notes what else they hold.
-uint64_t Admission::evictable_hits(const EntryPlan& plan) {
+Admission::EvictableHits Admission::evictable_hits(const EntryPlan& plan) {
   ++mark_;
-  uint64_t pages = 0;
+  EvictableHits hits;
   std::fill(idle_by_hit_.begin(), idle_by_hit_.end(), 0);
   std::fill(opened_by_hit_.begin(), opened_by_hit_.end(), 0);
   const auto open = [&](uint32_t g, uint64_t, PartIndex head) {
@@ -387,12 +388,13 @@ uint64_t Admission::evictable_hits(const EntryPlan& plan) {
       page_marks_[page.value] = mark_;
       idle_by_hit_[g] += pool_.idle_parts(page);
       ++opened_by_hit_[g];
-      ++pages;
+      ++hits.pages;
+      hits.spared += pool_.spares().has(page.value) ? 1 : 0;
     }
   };
   visit_hit(facts_, index_, plan.found.node, plan.position, open);
   for (const Adopted& adopted : plan.adopted) open(adopted.group, 0, adopted.head);
-  return pages;
+  return hits;
 }
 
 // The last token at which a hit may end so that what the sequence still lacks, to the longest that it may get, can be placed beside it.

@@ -84,7 +84,11 @@ class Admission {
   bool wants_nothing(const EntryPlan& plan) const;
   Demand count(const EntryPlan& plan, uint64_t end, bool whole_sequence) const;
   uint64_t parts_of_hit(const EntryPlan& plan) const;  // at most; with what a load adopts
-  uint64_t evictable_hits(const EntryPlan& plan);
+  struct EvictableHits {
+    uint64_t pages = 0;
+    uint64_t spared = 0;  // of them
+  };
+  EvictableHits evictable_hits(const EntryPlan& plan);
 
   // A sequence that is alone.
   bool is_alone(uint32_t sequence) const { return sequences_.num_begun() == (sequences_.at(sequence).reserved > 0 ? 1 : 0); }

@@ -115,6 +115,7 @@ struct Cache::Impl {
   Result<quire_hold_id> hold_failed(const Step& load, std::span<const quire_load_failure> failures);
 
   // commit.cc
+  void pass_branch_point(const Row& row);
   void end_prompt(const Row& row);
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);

@@ -84,14 +84,27 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   }
   if (events.has_announced()) [[unlikely]]
     events.report(s.root);
-  // Before blocks leave the live range: who stores them has to hold them, and those that resuming takes are spared from then on.
+  // Before blocks leave the live range: who stores them has to hold them, and those needed to resume are spared from then on.
   if (units.enabled()) [[unlikely]]
     units.note_commit(row, published_before);
-  if (s.publishing && s.published > 0) end_prompt(row);
+  if (s.publishing && s.published > 0) {
+    if (published_before < s.branch_point && s.branch_point <= s.published) [[unlikely]]
+      pass_branch_point(row);
+    end_prompt(row);
+  }
   if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);
   if (s.reserved == 0) states.give_back_spares(q);
   if (s.reserved == 0 && s.encoder > 0) blocks.give_back_encoder(q);
+}
+
+// The next request that diverges here from this prompt resumes here.
+void Cache::Impl::pass_branch_point(const Row& row) {
+  if (!resume_points.has(ResumePoint::kBranchPoint)) return;
+  const Sequence& s = sequences.at(row.sequence);
+  NodeId node = s.node;
+  while (index.tokens(node) > s.branch_point) node = index.parent(node);
+  resume_points.set(row.sequence, ResumePoint::kBranchPoint, node);
 }
 
 // The next request of the conversation resumes at the end of this one's prompt, and is served by what is kept there.
@@ -102,7 +115,7 @@ void Cache::Impl::end_prompt(const Row& row) {
   NodeId node = s.node;
   while (facts.has_states && row.kept.prompt_end > 0 && index.tokens(node) > row.kept.prompt_end) node = index.parent(node);
   const bool resumable = !facts.has_states || index.block_at(node, GroupId(facts.first_state)).value != kNone;
-  if (resumable) resume_points.set(row.sequence, node);
+  if (resumable) resume_points.set(row.sequence, ResumePoint::kPromptEnd, node);
   if (!ends || s.learned || !facts.learns_ends) return;
   s.learned = true;
   const uint64_t seen = std::max(s.branch_point, s.hit_tokens);

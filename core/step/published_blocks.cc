@@ -11,6 +11,14 @@ void PublishedBlocks::move(uint32_t sequence, NodeId node, uint32_t group, PartI
     events_.published(sequences_.at(sequence).root, node, group, head);
 }
 
+void PublishedBlocks::replace(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
+  const PartIndex older = index_.block_at(node, GroupId(group));
+  publish(sequence, node, group, head);  // first: events have nothing to say of a name that stays
+  pool_.residency.forgets(true);
+  withdraw(GroupId(group), older);
+  pool_.residency.forgets(false);
+}
+
 void PublishedBlocks::forget(NodeId node, GroupId group, bool evicted) {
   for (const DroppedBlock& d : index_.detach(node, group, evicted)) {
     withdraw(d.group, d.head);

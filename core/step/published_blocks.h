@@ -19,7 +19,8 @@ class PublishedBlocks {
                   CheckpointBudget& budget, Pins& pins)
       : facts_(facts), pool_(pool), index_(index), sequences_(sequences), events_(events), budget_(budget), pins_(pins) {}
 
-  // A block of the sequence ends at the node and can be found from now on. The place must be empty.
+  // A block of the sequence ends at the node and can be found from now on. The place is empty, but
+  // for replace().
   void publish(uint32_t sequence, NodeId node, uint32_t group, PartIndex head) {
     index_.attach(node, GroupId(group), head);
     pool_.publish(head, node);
@@ -28,6 +29,9 @@ class PublishedBlocks {
     if (events_.enabled()) [[unlikely]]
       events_.published(sequences_.at(sequence).root, node, group, head);
   }
+  // The block takes the place of an older copy that nobody holds. The copy is given up; nobody is
+  // told, since what can be found is the same.
+  void replace(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
   // Whether publishing is nothing but an entry in the index and one in the pool: then others may
   // write these.
   bool is_plain() const { return !events_.enabled() && !(facts_.has_drafts && pins_.any()); }

@@ -67,7 +67,10 @@ void Publishing::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head
   published_.move(q, node, g, head);
 }
 
-// The group's next block ends at the node.
+// The group's next block ends at the node. A block that was computed again, because a window was missing or a prompt's end is never hit,
+// takes the place of the older copy, unless somebody holds that: copies take the bytes twice, and the older one is the next to be evicted.
+// Not with states: what is computed again because a state is missing should not push out states. Not what drafts wrote: it depends on the
+// tokens that follow, so copies differ.
 void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
   const GroupFacts& group = facts_.groups[g];
   Holding& h = sequences_.holding(q, g);
@@ -75,7 +78,13 @@ void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
   find_front(h, g);
   const PartIndex head = blocks_.block_head(q, g, block);
   if (facts_.fine && head.value != kNone) settle_tail(q, g, node, head);
-  if (head.value == kNone || pool_.node(head).value != kNone || index_.block_at(node, GroupId(g)).value != kNone) return;
+  if (head.value == kNone || pool_.node(head).value != kNone) return;
+  const PartIndex older = index_.block_at(node, GroupId(g));
+  if (older.value != kNone) {
+    const bool same = group.whole && group.look_ahead == 0;
+    if (same && !facts_.has_states && !facts_.strict_lru && !pool_.held(older)) published_.replace(q, node, g, head);
+    return;
+  }
   if (!group.sparse || worth_finding(group, block, sequences_.at(q))) published_.publish(q, node, g, head);
 }
 

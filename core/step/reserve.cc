@@ -62,8 +62,10 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
     h.first_live = static_cast<uint32_t>(group.live.tail_begin(hit) / group.block_tokens);
     if (h.first_live > 0) blocks.clear_blocks(plan.sequence, g, 0, h.first_live);
   }
+  const bool spares = hit > 0 && resume_points.begin(plan.sequence, ResumePoint::kHit);
   visit_hit(facts, index, plan.found.node, plan.position, [&](uint32_t g, uint64_t end, PartIndex head) {
     pool.ref(head);
+    if (spares && facts.groups[g].falls) resume_points.add(plan.sequence, ResumePoint::kHit, head);
     if (columns[g] != nullptr) {
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
     } else if (facts.groups[g].state) {

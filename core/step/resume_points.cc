@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 namespace quire {
 
@@ -11,56 +10,64 @@ ResumePoints::ResumePoints(const Facts& facts, Pool& pool, const PrefixIndex& in
   if (!facts.reuse || facts.strict_lru) return;
   for (const GroupFacts& g : facts.groups) {
     if (g.state) most_ += g.columns;
-    if (g.falls) most_ += (g.block.ceil(g.live.longest_tail()) + 2) * g.columns;
+    if (g.falls) most_ += (g.block.ceil(g.live.longest_tail() + facts.config->hit_alignment_tokens) + 1) * g.columns;
   }
+  if (!facts.has_states && most_ <= kMostPages / 3) kinds_ = 3;
   most_ = std::min(most_, kMostPages);
-  pages_.resize(most_ * max_sequences);
-  counts_.resize(max_sequences);
+  if (most_ == 0) return;
+  counts_.resize(uint64_t{kinds_} * max_sequences);
+  pages_.resize(most_ * counts_.size());
 }
 
-// A prompt that is asked again resumes before its last token, so a window reaches back one block more.
-void ResumePoints::set(uint32_t sequence, NodeId node) {
-  if (most_ == 0) return;
-  end(sequence);
-  const uint64_t position = index_.tokens(node), unit = facts_.config->match_unit_tokens;
+bool ResumePoints::begin(uint32_t sequence, ResumePoint kind) {
+  if (!has(kind)) return false;
+  end_point(point_of(sequence, kind));
+  const uint64_t all = pool_.spares().num_pages(), spared = kind == ResumePoint::kPromptEnd ? ends_ : all - std::min(ends_, all);
+  return spared * kLeastShare < pool_.num_pages();
+}
+
+// A prompt that is asked again resumes before its last token, so at its end a window reaches back one boundary more.
+void ResumePoints::set(uint32_t sequence, ResumePoint kind, NodeId node) {
+  if (!begin(sequence, kind)) return;
+  const uint64_t unit = facts_.config->match_unit_tokens, alignment = facts_.config->hit_alignment_tokens;
+  const uint64_t position = index_.tokens(node);
   std::array<uint64_t, kMaxGroups> tail;
   uint64_t least = position;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const GroupFacts& group = facts_.groups[g];
     tail[g] = group.state ? position - std::min(position, unit) : position;
-    if (group.falls) tail[g] = group.live.tail_begin(position - std::min<uint64_t>(position, group.block_tokens));
+    const uint64_t back = kind == ResumePoint::kPromptEnd ? std::max<uint64_t>(alignment, group.block_tokens) : position % alignment;
+    if (group.falls) tail[g] = group.live.tail_begin(position - std::min(position, back));
     least = std::min(least, tail[g]);
   }
-  if (total_ * kLeastShare >= pool_.num_pages()) return;
-  uint32_t& count = counts_[sequence];
-  const std::span<Spared> mine(pages_.data() + most_ * sequence, most_);
   for (uint64_t at = position; at > least; at -= unit, node = index_.parent(node)) {
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-      if (at <= tail[g]) continue;
-      for (PartIndex p = index_.block_at(node, GroupId(g)); p.value != kNone && count < most_; p = pool_.next_in_block(p)) {
-        const PageId page = pool_.page_of(p);
-        mine[count++] = Spared{page, pool_.spare(page)};
-      }
+      if (at > tail[g]) add(sequence, kind, index_.block_at(node, GroupId(g)));
     }
   }
-  total_ += count;
+}
+
+// The end of the prompt last, so that it is evicted after the others.
+void ResumePoints::end(uint32_t sequence) {
+  if (most_ == 0) return;
+  for (uint32_t kind = kinds_; kind > 0; --kind) end_point(sequence * kinds_ + kind - 1);
 }
 
 // The last one first: what lies deeper is evicted before what it needs.
-void ResumePoints::end(uint32_t sequence) {
-  if (most_ == 0) return;
-  const Spared* mine = pages_.data() + most_ * sequence;
-  for (uint32_t i = 0; i < counts_[sequence]; ++i) pool_.end_spare(mine[i].page, mine[i].life);
-  total_ -= std::exchange(counts_[sequence], 0);
+void ResumePoints::end_point(uint32_t point) {
+  const Spared* mine = pages_.data() + most_ * point;
+  for (uint32_t i = 0; i < counts_[point]; ++i) pool_.end_spare(mine[i].page, mine[i].life);
+  if (point % kinds_ == static_cast<uint32_t>(ResumePoint::kPromptEnd)) ends_ -= counts_[point];
+  counts_[point] = 0;
 }
 
 uint64_t ResumePoints::host_bytes() const { return pages_.capacity() * sizeof(Spared) + counts_.capacity() * sizeof(uint32_t); }
 
 std::vector<uint32_t> ResumePoints::spares() const {
   std::vector<uint32_t> spares(pool_.num_pages(), 0);
-  for (size_t q = 0; q < counts_.size(); ++q) {
-    for (uint32_t i = 0; i < counts_[q]; ++i) {
-      const Spared& one = pages_[most_ * q + i];
+  for (size_t point = 0; point < counts_.size(); ++point) {
+    for (uint32_t i = 0; i < counts_[point]; ++i) {
+      const Spared& one = pages_[most_ * point + i];
       if (pool_.spares().life(one.page.value) == one.life) ++spares[one.page.value];
     }
   }

@@ -114,7 +114,10 @@ typedef struct quire_cache_options {
  *   boundaries where others are known to resume. With a window_interval there are none.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
- *   from the end of the sequence. */
+ *   from the end of the sequence. Without states, the same holds for windows where the sequence
+ *   resumed itself and where its prompt diverged from an earlier one.
+ * - Without states, a block of full attention that is computed again takes the place of an older
+ *   copy that nobody uses. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *

@@ -34,7 +34,7 @@ typedef struct quire_reserve_entry {
   uint32_t flags;                  /* QUIRE_ENTRY_* */
   /* 0, or the final length of the whole sequence. The entry is then admitted only if all of it fits
    * now. While other sequences have tokens, an empty sequence must also leave in the cache what
-   * their next turns resume from: up to an eighth of the pool, nothing with QUIRE_CACHE_STRICT_LRU.
+   * their next turns resume from: up to a quarter of the pool, nothing with QUIRE_CACHE_STRICT_LRU.
    */
   uint64_t full_tokens;
   /* Cross attention, while the sequence is empty: tokens of its encoder, at most what the shortest
