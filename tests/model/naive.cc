@@ -345,9 +345,22 @@ void Naive::publish_units(Sequence* s) {
       const uint64_t bt = groups_[g].block_tokens;
       if (groups_[g].state || end % bt != 0) continue;
       const int block = s->tables[g][end / bt - 1];
-      if (index_.count({name, g}) == 0 && blocks_[block].name.empty()) publish(block, name);
+      if (!blocks_[block].name.empty()) continue;
+      if (index_.count({name, g}) == 0 || give_up_older(name, g)) publish(block, name);
     }
   }
+}
+
+// A block that is computed again takes the place of the older copy, unless somebody has that, or there are states.
+bool Naive::give_up_older(const std::string& name, uint32_t group) {
+  const int older = index_[{name, group}];
+  const Block& b = blocks_[older];
+  const auto is_state = [](const NaiveGroup& g) { return g.state; };
+  if (!by_cost_ || b.refs > 0 || b.fenced || std::any_of(groups_.begin(), groups_.end(), is_state)) return false;
+  order_.erase(std::find(order_.begin(), order_.end(), older));
+  blocks_.erase(older);
+  ++free_;
+  return true;
 }
 
 void Naive::keep_spare(Sequence* s, uint32_t group, int block) {

@@ -115,6 +115,7 @@ class Naive {
   void forget(int block, bool evicted);
   void evict_oldest();
   void publish_units(Sequence* s);
+  bool give_up_older(const std::string& name, uint32_t group);
   void keep_spare(Sequence* s, uint32_t group, int block);
   uint64_t blocks(const Sequence& s, uint32_t g) const { return s.tables[g].size(); }
 
