@@ -33,8 +33,8 @@ class BlockChecksum {
 };
 uint64_t checksum(const void* bytes, uint64_t size);
 
-// Fetches the first bytes of the piece that is summed next, if it lies elsewhere: what fetches ahead
-// during a sum knows no other piece.
+// Fetches the first bytes of the piece that is summed next, if it lies elsewhere: what a sum
+// fetches ahead are bytes of its own piece.
 inline void prefetch_piece(const void* bytes, uint64_t size) {
   constexpr uint64_t kLine = 64, kFirst = 2048;
   const auto* const at = static_cast<const char*>(bytes);

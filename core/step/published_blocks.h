@@ -29,8 +29,8 @@ class PublishedBlocks {
     if (events_.enabled()) [[unlikely]]
       events_.published(sequences_.at(sequence).root, node, group, head);
   }
-  // The block takes the place of an older copy that nobody holds. The copy is given up; nobody is
-  // told, since what can be found is the same.
+  // The block takes the place of an older copy that nobody holds, which is given up. No event: what
+  // can be found is the same.
   void replace(uint32_t sequence, NodeId node, uint32_t group, PartIndex head);
   // Whether publishing is nothing but an entry in the index and one in the pool: then others may
   // write these.

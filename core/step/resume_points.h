@@ -45,7 +45,9 @@ class ResumePoints {
   static constexpr uint64_t kLeastShare = 8;
   static constexpr uint64_t kMostPages = 4096;  // of one sequence; what is beyond is not spared
 
-  uint32_t point_of(uint32_t sequence, ResumePoint kind) const { return sequence * kinds_ + static_cast<uint32_t>(kind); }
+  uint32_t point_of(uint32_t sequence, ResumePoint kind) const {  //
+    return sequence * kinds_ + static_cast<uint32_t>(kind);
+  }
   void end_point(uint32_t point);
 
   const Facts& facts_;

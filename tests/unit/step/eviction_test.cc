@@ -91,6 +91,12 @@ void serve_others(Fixture* f) {
   }
 }
 
+void decode(Fixture* f, SequenceId id, quire_symbol symbol) {
+  StepId step;
+  EXPECT_EQ(f->reserve(id, {symbol}, 1, 0, &step).code, QUIRE_OK);
+  EXPECT_TRUE(f->commit(step, id, 1).ok());
+}
+
 // A request that shares a prefix runs while many others come and go. What does the next one that
 // shares it hit? `resumes`: the running one resumed there; else it was the first to diverge there.
 uint64_t hit_after_a_running_one(bool resumes, uint32_t flags) {
@@ -162,11 +168,7 @@ uint64_t hits_of_third_turns(uint64_t pages, bool shared) {
     f.prefill(ids[user] = f.open(), prompts[user]);
   }
   for (uint32_t t = 0; t < 24; ++t) {
-    for (uint32_t user = 0; user < kUsers; ++user) {
-      StepId step;
-      EXPECT_EQ(f.reserve(ids[user], {100900 + 1000 * user + t}, 1, 0, &step).code, QUIRE_OK);
-      EXPECT_TRUE(f.commit(step, ids[user], 1).ok());
-    }
+    for (uint32_t user = 0; user < kUsers; ++user) decode(&f, ids[user], 100900 + 1000 * user + t);
   }
   serve_others(&f);
   serve_others(&f);
@@ -192,11 +194,7 @@ TEST(Eviction, APromptEndIsTheLastBoundaryOfAllGroups) {
   Fixture f({kFull, kWindow, {LiveRange{.window = 8}, 16, 1, 1}}, 90);
   const SequenceId id = f.open();
   f.prefill(id, count_from(0, 60));  // hits end at multiples of 16
-  StepId step;
-  for (quire_symbol t = 0; t < 24; ++t) {
-    ASSERT_EQ(f.reserve(id, {900 + t}, 1, 0, &step).code, QUIRE_OK);
-    ASSERT_TRUE(f.commit(step, id, 1).ok());
-  }
+  for (quire_symbol t = 0; t < 24; ++t) decode(&f, id, 900 + t);
   serve_others(&f);
   ASSERT_TRUE(f.cache->sequence_finish(id).ok());
   std::vector<quire_symbol> next = count_from(0, 60);
