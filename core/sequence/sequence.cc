@@ -10,20 +10,12 @@ namespace {
 
 constexpr uint64_t kLine = 64 / sizeof(int32_t);
 
-void copy_unit(std::span<const quire_symbol> symbols, quire_symbol* to) {
-  constexpr size_t kUsual = 16;  // known to the compiler: a few moves
-  if (symbols.size() == kUsual) {
-    std::memcpy(to, symbols.data(), kUsual * sizeof(quire_symbol));
-  } else {
-    std::memcpy(to, symbols.data(), symbols.size_bytes());
-  }
-}
-
 }  // namespace
 
 Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences, uint64_t symbols_in_flight, uint32_t max_spares) {
   Sequences s;
   s.unit_ = config.match_unit_tokens;
+  s.chunk_ = s.unit_ * std::max(kUsualChunk / s.unit_, 1u);
   s.num_groups_ = static_cast<uint32_t>(config.groups.size());
   s.sequences_.resize(max_sequences);
   s.holdings_.resize(size_t{max_sequences} * s.num_groups_);
@@ -48,8 +40,8 @@ Result<Sequences> Sequences::create(const Config& config, uint32_t max_sequences
     s.tables_.push_back(std::move(table));
   }
   // Each sequence has at most two partly filled chunks (its first and its last) and one of symbols known ahead.
-  const uint64_t chunks = symbols_in_flight == 0 ? 0 : ceil_div(symbols_in_flight, s.unit_) + uint64_t{3} * max_sequences;
-  auto symbols = checked_mul(chunks, s.unit_);
+  const uint64_t chunks = symbols_in_flight == 0 ? 0 : ceil_div(symbols_in_flight, s.chunk_) + uint64_t{3} * max_sequences;
+  auto symbols = checked_mul(chunks, s.chunk_);
   if (!symbols || chunks >= kNone) return fail(QUIRE_OUT_OF_RANGE, "max_tokens_per_step: too many symbols in flight");
   s.symbols_.resize(*symbols);
   s.chunk_next_.resize(chunks);
@@ -88,30 +80,28 @@ bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> sym
     s.known += symbols.size();
     return true;
   }
-  if (const uint64_t in_chunk = in_unit(s.known - s.published); in_chunk != 0) {
-    const size_t n = std::min<size_t>(symbols.size(), unit_ - in_chunk);
+  if (const uint64_t in_chunk = in_last_chunk(s); in_chunk != 0) {
+    const size_t n = std::min<size_t>(symbols.size(), chunk_ - in_chunk);
     std::copy_n(symbols.begin(), n, chunk(s.last_chunk) + in_chunk);
     symbols = symbols.subspan(n);
     s.known += n;
   }
   if (symbols.empty()) return true;
-  const uint64_t chunks = ceil_div(symbols.size(), unit_);
+  const uint64_t chunks = ceil_div(symbols.size(), chunk_);
   if (chunks > num_free_chunks_) return false;
   num_free_chunks_ -= chunks;
   // Free chunks are linked already as those of the sequence are to be.
   (s.last_chunk != kNone ? chunk_next_[s.last_chunk] : s.first_chunk) = free_chunk_;
   s.known += symbols.size();
-  for (uint32_t c = free_chunk_;; c = chunk_next_[c]) {
-    copy_unit(symbols.first(std::min<size_t>(symbols.size(), unit_)), chunk(c));
-    if (symbols.size() > unit_) {
-      symbols = symbols.subspan(unit_);
-      continue;
-    }
-    s.last_chunk = c;
-    free_chunk_ = chunk_next_[c];
-    chunk_next_[c] = kNone;
-    return true;
+  while (!symbols.empty()) {
+    const size_t n = std::min<size_t>(symbols.size(), chunk_);
+    s.last_chunk = free_chunk_;
+    free_chunk_ = chunk_next_[free_chunk_];
+    std::copy_n(symbols.begin(), n, chunk(s.last_chunk));
+    symbols = symbols.subspan(n);
   }
+  chunk_next_[s.last_chunk] = kNone;
+  return true;
 }
 
 void Sequences::free_chunks(uint32_t first) {
@@ -124,39 +114,55 @@ void Sequences::free_chunks(uint32_t first) {
   }
 }
 
+void Sequences::free_all_chunks(Sequence* s) {
+  free_chunks(s->first_chunk);
+  s->first_chunk = s->last_chunk = kNone;
+  s->dropped = 0;
+}
+
+// Chunks become free in the order in which they were taken, so what is kept next lies as this did.
+void Sequences::drop_units(uint32_t index, uint32_t count) {
+  Sequence& s = sequences_[index];
+  s.published += uint64_t{count} * unit_;
+  s.dropped += count * unit_;
+  const bool nothing_is_left = s.published == s.known;
+  if (s.dropped < chunk_ && !nothing_is_left) return;
+  uint32_t last = s.first_chunk, freed = 1;
+  for (; chunk_next_[last] != kNone && (nothing_is_left || s.dropped >= chunk_ * (freed + 1)); ++freed) last = chunk_next_[last];
+  const uint32_t rest = chunk_next_[last];
+  chunk_next_[last] = free_chunk_;
+  free_chunk_ = s.first_chunk;
+  num_free_chunks_ += freed;
+  s.first_chunk = rest;
+  s.dropped = nothing_is_left ? 0 : s.dropped - freed * chunk_;
+  if (rest == kNone) s.last_chunk = kNone;
+}
+
 void Sequences::cut_symbols(uint32_t index, uint64_t known) {
   Sequence& s = sequences_[index];
   if (known >= s.known) return;
   s.known = known;
   if (!s.publishing) return;
-  uint64_t keep = ceil_div(known - s.published, unit_);
-  if (keep == 0) {
-    free_chunks(s.first_chunk);
-    s.first_chunk = s.last_chunk = kNone;
-    return;
-  }
+  if (known == s.published) return free_all_chunks(&s);
   uint32_t c = s.first_chunk;
-  for (uint64_t i = 1; i < keep; ++i) c = chunk_next_[c];
+  for (uint64_t keep = ceil_div(s.dropped + known - s.published, chunk_); keep > 1; --keep) c = chunk_next_[c];
   free_chunks(chunk_next_[c]);
   chunk_next_[c] = kNone;
   s.last_chunk = c;
 }
 
-void Sequences::drop_symbols(uint32_t index) {
-  Sequence& s = sequences_[index];
-  free_chunks(s.first_chunk);
-  s.first_chunk = s.last_chunk = kNone;
+void Sequences::drop_symbols(uint32_t index) {  //
+  free_all_chunks(&sequences_[index]);
 }
 
 bool Sequences::copy_symbols(uint32_t from, uint32_t to, uint64_t known) {
   const Sequence& source = sequences_[from];
   Sequence& target = sequences_[to];
   target.published = target.known = source.published;
-  uint32_t c = source.first_chunk;
-  while (target.known < known) {
-    size_t n = std::min<uint64_t>(unit_, known - target.known);
-    if (!append_symbols(to, {chunk(c), n})) return false;
-    c = chunk_next_[c];
+  uint64_t from_symbol = source.dropped;
+  for (uint32_t c = source.first_chunk; target.known < known; c = chunk_next_[c], from_symbol = 0) {
+    const auto n = std::min<uint64_t>(chunk_ - from_symbol, known - target.known);
+    if (!append_symbols(to, {chunk(c) + from_symbol, n})) return false;
   }
   return true;
 }
@@ -179,7 +185,10 @@ Status Sequences::verify() const {
     uint64_t mine = 0;
     uint32_t last = kNone;
     for (uint32_t c = s.first_chunk; c != kNone; last = c, c = chunk_next_[c]) ++mine;
-    uint64_t expected = s.publishing && s.known > s.published ? ceil_div(s.known - s.published, unit_) : 0;
+    const uint64_t symbols = s.known - s.published;
+    const uint64_t expected = s.publishing && symbols > 0 ? ceil_div(s.dropped + symbols, chunk_) : 0;
+    const bool too_many_dropped = s.dropped >= chunk_ || (expected == 0 && s.dropped > 0);
+    if (too_many_dropped) return fail(QUIRE_INTERNAL, "sequence %u: %u symbols dropped", i, s.dropped);
     if (mine != expected || last != s.last_chunk) return fail(QUIRE_INTERNAL, "sequence %u: wrong number of symbol chunks", i);
     chunks += mine;
   }

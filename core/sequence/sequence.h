@@ -1,7 +1,7 @@
 // Sequences: lengths, block tables, and the symbols that no node of the prefix index holds yet. All memory is allocated at creation.
 //
 //   positions   0 ......... published ......... committed ......... reserved
-//   symbols                 |------- kept here, in chunks of one unit -------| known
+//   symbols                 |-------- kept here, in chunks of units ---------| known
 //
 // Tables carry ids; position i of a token table is the block of tokens [i * block_tokens, (i + 1) * block_tokens), id 0 where it is not
 // resident. Groups of states have no table but blocks for the current state, those that rows in flight
@@ -57,7 +57,8 @@ struct Sequence {
   uint64_t prompt = 0;        // tokens, once they are known
   uint64_t prompt_end = 0;    // where others would resume who share the prompt (0055)
   uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
-  uint32_t first_chunk = kNone, last_chunk = kNone;
+  uint32_t first_chunk = kNone, last_chunk = kNone;  // where symbols are kept
+  uint32_t dropped = 0;                              // symbols at the begin of the first one that are not kept any more
 };
 
 class Sequences {
@@ -112,7 +113,7 @@ class Sequences {
   // One more in a chunk that has others already; false: it begins one, and nothing was done.
   bool append_symbol(uint32_t index, quire_symbol symbol) {
     Sequence& s = sequences_[index];
-    const uint64_t in_chunk = in_unit(s.known - s.published);
+    const uint64_t in_chunk = in_last_chunk(s);
     if (in_chunk == 0 || !s.publishing) return false;
     chunk(s.last_chunk)[in_chunk] = symbol;
     ++s.known;
@@ -122,29 +123,17 @@ class Sequences {
   void cut_symbols(uint32_t index, uint64_t known);
   // The first units, at most as many as there is room for; all must be complete. How many.
   uint32_t first_units(uint32_t index, std::span<const quire_symbol*> units) const {
+    const Sequence& s = sequences_[index];
     uint32_t n = 0;
-    const quire_symbol* const symbols = symbols_.data();
-    const uint32_t* const next = chunk_next_.data();
-    const size_t unit = unit_;
-    uint32_t c = sequences_[index].first_chunk;
-    for (; n < units.size() && c != kNone; c = next[c]) units[n++] = symbols + c * unit;
+    size_t from = s.dropped;
+    for (uint32_t c = s.first_chunk; n < units.size() && c != kNone; c = chunk_next_[c], from = 0) {
+      const quire_symbol* const symbols = chunk(c);
+      for (; n < units.size() && from < chunk_; from += unit_) units[n++] = symbols + from;
+    }
     return n;
   }
-  // Forgets the first `count` units, at least one and all complete, and moves `published` on. Their
-  // chunks are free in the same order, so what is kept next lies as it did.
-  void drop_units(uint32_t index, uint32_t count) {
-    Sequence& s = sequences_[index];
-    uint32_t last = s.first_chunk;
-    const uint32_t* const next = chunk_next_.data();
-    for (uint32_t i = 1; i < count; ++i) last = next[last];
-    const uint32_t rest = chunk_next_[last];
-    chunk_next_[last] = free_chunk_;
-    free_chunk_ = s.first_chunk;
-    num_free_chunks_ += count;
-    s.first_chunk = rest;
-    if (rest == kNone) s.last_chunk = kNone;
-    s.published += uint64_t{count} * unit_;
-  }
+  // Forgets the first `count` units, at least one and all complete, and moves `published` on.
+  void drop_units(uint32_t index, uint32_t count);
   void drop_symbols(uint32_t index);
   // Copies the symbols [published, known) of another sequence.
   bool copy_symbols(uint32_t from, uint32_t to, uint64_t known);
@@ -159,12 +148,18 @@ class Sequences {
     size_t pitch = 0;          // an odd number of cache lines: tables a power of two apart would share few sets of a cache
     std::vector<int32_t> ids;  // [sequence][column][block], rows `pitch` apart
   };
-  // Tokens in the last chunk; the unit is a power of two most of the time.
-  uint64_t in_unit(uint64_t tokens) const { return (unit_ & (unit_ - 1)) == 0 ? tokens & (unit_ - 1) : tokens % unit_; }
-  quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * unit_; }
-  const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * unit_; }
+  static constexpr uint32_t kUsualChunk = 128;  // symbols; at least a unit
+  // Symbols in the last chunk, 0 where it is full; chunks are a power of two most of the time.
+  uint64_t in_last_chunk(const Sequence& s) const {
+    const uint64_t symbols = s.dropped + s.known - s.published;
+    return (chunk_ & (chunk_ - 1)) == 0 ? symbols & (chunk_ - 1) : symbols % chunk_;
+  }
+  quire_symbol* chunk(uint32_t c) { return symbols_.data() + size_t{c} * chunk_; }
+  const quire_symbol* chunk(uint32_t c) const { return symbols_.data() + size_t{c} * chunk_; }
   void free_chunks(uint32_t first);
+  void free_all_chunks(Sequence* s);
   uint32_t unit_ = 1;
+  uint32_t chunk_ = 1;  // symbols
   uint32_t num_groups_ = 0;
   uint32_t num_live_ = 0;
   uint32_t num_begun_ = 0;
