@@ -47,7 +47,7 @@ Checkpoints Checkpoints::create(const PrefixIndex& index, uint64_t capacity, std
 
 uint32_t Checkpoints::boundary_before(uint32_t node) const {
   NodeId n = index_->parent(NodeId(node));
-  while (index_->tokens(n) > 0 && !has(n)) n = index_->parent(n);
+  for (NodeId up = index_->parent(n); up.value != kNone && !has(n); up = index_->parent(n)) n = up;
   return n.value;
 }
 
