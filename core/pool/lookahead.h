@@ -12,7 +12,7 @@ class Lookahead {
  public:
   // Places of the order of eviction between a page and the one that it names; what the page asked
   // for publishes is asked for so many calls of ask() later, and what can be asked for only then.
-  static constexpr uint32_t kPlaces = 32, kNodes = 12, kMore = 22;
+  static constexpr uint32_t kPlaces = 64, kNodes = 24, kMore = 44;
 
   // The page comes to the end of the order. The page that came kPlaces before.
   uint32_t came_before(uint32_t page) { return std::exchange(came_[num_came_++ % kPlaces], page); }
