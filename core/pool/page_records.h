@@ -22,8 +22,9 @@ class PageRecords {
   struct Tag {
     uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
     Where where = Where::kFree;
-    Place place = Place::kFront;  // kBack: a block was released warm since its group took it
     uint8_t group = kNoGroup;
+    Place place : 7 = Place::kFront;  // kBack: a block was released warm since its group took it
+    bool spared : 1 = false;          // as Spares has it, beside what is read with it
     uint8_t last_group = kNoGroup;
     uint32_t later = 0;  // about Lookahead::kPlaces after it in the order; only a hint
   };

@@ -38,8 +38,10 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
 }
 
 void Pool::push_free(uint32_t page) {
-  if (spares_.has(page)) spares_.forget(page);
-  at_.tag(page).where = Where::kFree;
+  Tag& tag = at_.tag(page);
+  if (tag.spared) spares_.forget(page);
+  tag.spared = false;
+  tag.where = Where::kFree;
   at_[page].next = free_.head;
   free_.head = page;
   ++free_.pages;
@@ -52,7 +54,7 @@ void Pool::push_evictable(uint32_t page) {
   ++g.pages.cached;
   --g.pages.used;
   residency.idled(page);
-  if (spares_.has(page)) {
+  if (at_.tag(page).spared) {
     ++spared_list_.pages;
     return append(&at_, page, &spared_list_.head, &spared_list_.tail);
   }
@@ -80,7 +82,7 @@ void Pool::unlink_evictable(uint32_t page) {
   Group& g = groups_[at_.tag(page).group];
   --g.pages.cached;
   ++g.pages.used;
-  if (!spares_.has(page)) return leave_order(page);
+  if (!at_.tag(page).spared) return leave_order(page);
   --spared_list_.pages;
   unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
 }
@@ -305,7 +307,7 @@ template <EvictionClass kClass>
 size_t Pool::push_run(std::span<const int32_t> ids) {
   constexpr bool kWarm = kClass == EvictionClass::kWarm;
   PageRecords::Record* const at = at_.data();
-  const bool any_fenced = !fenced_.empty(), any_spared = spares_.num_pages() > 0;
+  const bool any_fenced = !fenced_.empty();
   const auto link = [](uint32_t nearer, uint32_t farther) { return kWarm ? Link{nearer, farther} : Link{farther, nearer}; };
   uint32_t end = kWarm ? evictable_.tail : evictable_.head, before = kNone;
   size_t n = 0;
@@ -314,7 +316,7 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
     Block& block = at[page].block;
     Tag& tag = at[page].tag;
     if (block.refs != 1 || block.node == kNone || (!kWarm && tag.place != Place::kFront)) break;
-    if ((any_fenced && fences_[page] != 0) || (any_spared && spares_.has(page))) break;
+    if ((any_fenced && fences_[page] != 0) || tag.spared) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (kWarm) tag.place = Place::kBack;
@@ -349,8 +351,8 @@ size_t Pool::unref_plain_run(GroupId group, std::span<const int32_t> ids, Evicti
     at_.block(page).refs = 0;
     at_.tag(page).where = Where::kEvictable;
     residency.idled(page);
-    if (warm || !spares_.has(page)) at_.tag(page).place = Place::kBack;
-    if (spares_.has(page)) {
+    if (warm || !at_.tag(page).spared) at_.tag(page).place = Place::kBack;
+    if (at_.tag(page).spared) {
       ahead_.changes += head != evictable_.head ? n - counted : 0;
       head = evictable_.head;
       counted = n + 1;

@@ -59,6 +59,12 @@ struct GroupPages {
   uint64_t cached = 0;
 };
 
+// Parts of a group that nobody holds, in pages that have others.
+struct OpenParts {
+  uint64_t holes = 0;
+  uint64_t cached = 0;  // eviction turns them into holes
+};
+
 class Pool {
  public:
   // How long pages stay: of a sample, by the time that the caller sets.
@@ -90,10 +96,8 @@ class Pool {
   uint64_t used_pages() const { return at_.size() - 1 - free_pages() - evictable_.pages; }
   bool has_empty_page() const { return free_.pages > 0; }
   bool has_stale_page() const { return stale_.pages > 0; }
-  // Holes in pages that are in use by the group (those of free and evictable pages count as pages).
-  uint64_t open_holes(GroupId group) const { return groups_[group.value].open_holes; }
-  // Cached parts in such pages: eviction turns them into open holes.
-  uint64_t open_cached(GroupId group) const { return groups_[group.value].open_cached; }
+  // In pages that are in use by the group; those of free and evictable pages count as pages.
+  OpenParts open_parts(GroupId group) const { return {groups_[group.value].open_holes, groups_[group.value].open_cached}; }
   GroupPages pages_of(GroupId group) const { return groups_[group.value].pages; }
   // A page of the group that is in use and keeps cached parts; kNone when there is none.
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
@@ -153,13 +157,14 @@ class Pool {
       residency.fetch(tag.later);
       fetch(NodeId(at[lookahead_.asked_before(Lookahead::kNodes)].block.node),
             NodeId(at[lookahead_.asked_before(Lookahead::kMore)].block.node));
+      if (!evict(NodeId(at[page].block.node), GroupId(tag.group))) break;
       const uint32_t had = tag.group;
-      if (!evict(NodeId(at[page].block.node), GroupId(had))) break;
       const bool foreign = had != group.value || tag.root != root;
       changed += had != group.value ? 1 : 0;
       if (tag.root != root) tag.root = root;
       tag.where = Where::kInUse;
       tag.place = Place::kFront;
+      tag.spared = false;
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = static_cast<uint8_t>(had);
       residency.replaced(page, group.value);
@@ -189,9 +194,24 @@ class Pool {
   // block is evicted next, after those that were dropped so before, unless another user held it in
   // between.
   void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
-    if (eviction_class == EvictionClass::kCold) cool(head);
+    // Its evictable pages come back after those that were copied.
+    for (PartIndex p = head; eviction_class == EvictionClass::kCold && p.value != kNone; p = next_in_block(p)) {
+      Tag& tag = at_.tag(page_number(p.value));
+      if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
+    }
     if (at_.block(head.value).refs++ == 0) hold(head);
     if (eviction_class == EvictionClass::kCold) at_.block(head.value).refs |= kColdRef;
+  }
+  // One for each block of a table's stretch, the last one first; null ids are passed over.
+  void ref_blocks(GroupId group, std::span<const int32_t> ids);
+  // Asks for what ref() will read and write.
+  void fetch(PartIndex head) const {
+    const uint32_t page = page_number(head.value);
+    __builtin_prefetch(&at_[page], 1);
+    if (plain_) return;
+    __builtin_prefetch(&pages_[page], 1);
+    __builtin_prefetch(&at_.block(head.value), 1);
+    __builtin_prefetch(&chains_[head.value], 1);
   }
   bool has_cold_ref(PartIndex head) const { return at_.block(head.value).refs >= kColdRef; }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
@@ -329,9 +349,9 @@ class Pool {
     PoolGroup shape;
     Divisor by_parts;  // parts_per_page
     uint64_t open_holes = 0;
-    uint64_t open_cached = 0;
-    GroupPages pages = {};
     uint64_t stale_pages = 0;  // in the stale list: forgotten by a reset, and not taken since
+    uint64_t open_cached = 0;  // not beside open_holes: read as one vector, both would wait for the last store to either
+    GroupPages pages = {};
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;
   };
@@ -354,7 +374,6 @@ class Pool {
   }
   void unlink_evictable(uint32_t page);
   void leave_order(uint32_t page);  // of those that are not spared
-  void cool(PartIndex head);        // its evictable pages come back after those that were copied
   void list_holes(uint32_t page, bool in);
   void list_cached(uint32_t page, bool in);
   void fall_idle(uint32_t page);  // the last held part is gone

@@ -12,6 +12,7 @@ using page_list::unlink;
 uint32_t Pool::spare(PageId page) {
   const bool was = spares_.has(page.value);
   const uint32_t life = spares_.add(page.value);
+  at_.tag(page.value).spared = true;
   if (was || at_.tag(page.value).where != Where::kEvictable) return life;
   leave_order(page.value);
   append(&at_, page.value, &spared_list_.head, &spared_list_.tail);
@@ -20,7 +21,9 @@ uint32_t Pool::spare(PageId page) {
 }
 
 void Pool::end_spare(PageId page, uint32_t life) {
-  if (!spares_.end(page.value, life) || at_.tag(page.value).where != Where::kEvictable) return;
+  if (!spares_.end(page.value, life)) return;
+  at_.tag(page.value).spared = false;
+  if (at_.tag(page.value).where != Where::kEvictable) return;
   unlink(&at_, page.value, &spared_list_.head, &spared_list_.tail);
   --spared_list_.pages;
   append(&at_, page.value, &evictable_.head, &evictable_.tail);
@@ -30,7 +33,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   if (head == other) return;
   for (; head.value != kNone; head = next_in_block(head), other = next_in_block(other)) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
-    if (spares_.has(page) || spares_.has(place)) continue;
+    if (at_.tag(page).spared || at_.tag(place).spared) continue;
     leave_order(page);
     const uint32_t before = at_[place].prev;
     at_[page] = {before, place};
@@ -39,23 +42,56 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
   }
 }
 
+// Blocks of one table were released together, so most of their pages stand one after the other: each such stretch is unlinked once.
+void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
+  uint32_t first = kNone, last = kNone;  // a stretch that leaves the order
+  uint64_t n = 0;
+  const auto leave_order = [&] {
+    if (first == kNone) return;
+    const uint32_t before = at_[first].prev, after = at_[last].next;
+    (before != kNone ? at_[before].next : evictable_.head) = after;
+    (after != kNone ? at_[after].prev : evictable_.tail) = before;
+    first = kNone;
+  };
+  for (; !ids.empty(); ids = ids.first(ids.size() - 1)) {
+    if (ids.back() == 0) continue;
+    const PartIndex head = index_of(group, PartId(ids.back()));
+    const uint32_t page = head.value;
+    if (!plain_ || fenced(head) || at_.tag(page).spared || page == ahead_.last_copied || at_.block(page).refs > 0) {
+      leave_order();
+      ref(head);
+      continue;
+    }
+    at_.block(page).refs = 1;
+    at_.tag(page).where = Where::kInUse;
+    residency.resumed(page);
+    if (first == kNone || at_[last].next != page) {
+      leave_order();
+      first = page;
+    }
+    last = page;
+    ++n;
+  }
+  leave_order();
+  ahead_.changes += n;
+  evictable_.pages -= n;
+  groups_[group.value].pages.cached -= n;
+  groups_[group.value].pages.used += n;
+  cached_parts_ -= n;
+  held_parts_ += n;
+}
+
 uint32_t Pool::coldest(std::span<PageId> out) const {
   uint32_t n = 0;
   for (uint32_t page = evictable_.head; page != kNone && n < out.size(); page = at_[page].next) out[n++] = PageId(page);
   return n;
 }
 
-void Pool::cool(PartIndex head) {
-  for (PartIndex p = head; p.value != kNone; p = next_in_block(p)) {
-    Tag& tag = at_.tag(page_number(p.value));
-    if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
-  }
-}
-
 void Pool::retire_all() {
   while (spared_list_.head != kNone) {
     const uint32_t page = spared_list_.head;
     spares_.forget(page);
+    at_.tag(page).spared = false;
     --spared_list_.pages;
     unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
     append(&at_, page, &evictable_.head, &evictable_.tail);

@@ -186,6 +186,7 @@ Status Pool::verify(std::span<const uint32_t> refs, std::span<const uint32_t> sp
   }
   uint64_t spared = 0;
   for (uint32_t i = 0; i < at_.size(); ++i) {
+    if (at_.tag(i).spared != spares_.has(i)) return fail(QUIRE_INTERNAL, "page %u: its record and the counts disagree on who spares it", i);
     const uint32_t found = spares_.count(i), right = spares.empty() ? 0 : spares[i];
     if (found != right) return fail(QUIRE_INTERNAL, "page %u: spared %u times, %u counted", i, found, right);
     spared += found > 0 ? 1 : 0;

@@ -353,8 +353,8 @@ Admission::Demand Admission::count(const EntryPlan& plan, uint64_t end, bool who
     uint32_t claimed = pool_.claimed_holes(sequences_.holding(plan.sequence, g).fill_page, GroupId(g), blocks_.owner(plan.sequence));
     uint64_t rest = parts > claimed ? parts - claimed : 0;
     uint64_t pages = ceil_div(rest, facts_.plan(g).parts_per_page);
-    uint64_t other = pool_.open_holes(GroupId(g)) - claimed;
-    uint64_t all = other + pool_.open_cached(GroupId(g)) + static_cast<uint64_t>(plan.match ? idle_by_hit_[g] : 0);
+    uint64_t other = pool_.open_parts(GroupId(g)).holes - claimed;
+    uint64_t all = other + pool_.open_parts(GroupId(g)).cached + static_cast<uint64_t>(plan.match ? idle_by_hit_[g] : 0);
     d.pages += pages;
     d.pages_using_holes += ceil_div(rest > other ? rest - other : 0, facts_.plan(g).parts_per_page);
     d.pages_using_all += ceil_div(rest > all ? rest - all : 0, facts_.plan(g).parts_per_page);
@@ -430,7 +430,7 @@ AllocFrom Admission::room_alone(const EntryPlan& plan, AllocFrom room) const {
       return std::max(used + ceil_div(parts - std::min(parts, holes), facts_.plan(g).parts_per_page), pages_alone_[g]);
     };
     opening += pages(claimed);
-    filling += pages(pool_.open_holes(group));
+    filling += pages(pool_.open_parts(group).holes);
   }
   const uint64_t most = facts_.config->num_pages - 1;
   return opening <= most ? room : filling <= most ? std::max(room, AllocFrom::kHoles) : AllocFrom::kCached;

@@ -102,7 +102,7 @@ bool Eviction::empty_oldest() {
 
 bool Eviction::evict_between(uint32_t group) {
   GroupId g(group);
-  while (pool_.open_holes(g) == 0) {
+  while (pool_.open_parts(g).holes == 0) {
     PageId page = pool_.page_with_cached(g);
     if (page.value == kNone) return false;
     uint32_t n = pool_.cached_heads(page, scratch_heads_);

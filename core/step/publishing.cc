@@ -194,6 +194,16 @@ void Publishing::publish_made(uint32_t q, std::span<const NodeId> made) {
       [&](NodeId node) { attachments.done(node); });
 }
 
+// Asks for what the pool keeps of blocks that will be replaced.
+void Publishing::fetch_older(std::span<const NodeId> nodes) const {
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    if (!facts_.groups[g].whole) continue;
+    for (const NodeId node : nodes) {
+      if (const PartIndex older = index_.block_at(node, GroupId(g)); older.value != kNone) pool_.fetch(older);
+    }
+  }
+}
+
 bool Publishing::publish_complete(uint32_t q) {
   constexpr size_t kMostUnits = 32;
   Sequence& s = sequences_.at(q);
@@ -224,6 +234,7 @@ bool Publishing::publish_complete(uint32_t q) {
       sequences_.drop_units(q, path.count);
       continue;
     }
+    fetch_older(std::span(nodes).first(path.count));
     for (const NodeId node : std::span(nodes).first(path.count)) {
       sequences_.drop_units(q, 1);
       publish_at(q, node, s.published);

@@ -57,6 +57,7 @@ class Publishing {
     front.next = next <= front.end ? next : UINT64_MAX;
   }
   void mend_path(uint32_t sequence);
+  void fetch_older(std::span<const NodeId> nodes) const;
   void settle_tail(uint32_t sequence, uint32_t group, NodeId node, PartIndex head);
   uint64_t publish_end(const GroupFacts& group, uint64_t tokens) const;
   bool worth_finding(const GroupFacts& group, uint64_t block, const Sequence& s) const;

@@ -64,17 +64,25 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
   }
   const bool spares = hit > 0 && resume_points.begin(plan.sequence, ResumePoint::kHit);
   visit_hit(facts, index, plan.found.node, plan.position, [&](uint32_t g, uint64_t end, PartIndex head) {
-    pool.ref(head);
     if (spares && facts.groups[g].falls) resume_points.add(plan.sequence, ResumePoint::kHit, head);
     if (columns[g] != nullptr) {
+      pool.fetch(head);
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
-    } else if (facts.groups[g].state) {
+      return;
+    }
+    pool.ref(head);
+    if (facts.groups[g].state) {
       Holding& h = sequences.holding(plan.sequence, g);
       h.current = h.newest = head;
     } else {
       blocks.put_block(plan.sequence, g, static_cast<uint32_t>(facts.groups[g].block.ceil(end)) - 1, head);
     }
   });
+  for (uint32_t g = 0; g < facts.num_groups; ++g) {
+    const Holding& h = sequences.holding(plan.sequence, g);
+    if (columns[g] != nullptr) pool.ref_blocks(GroupId(g), {columns[g], h.num_blocks});
+  }
+  if (spares) resume_points.done(plan.sequence, ResumePoint::kHit);
   return facts.has_states && hit > 0 ? budget.use(plan.found.node) : 0;
 }
 

@@ -45,6 +45,13 @@ void ResumePoints::set(uint32_t sequence, ResumePoint kind, NodeId node) {
       if (at > tail[g]) add(sequence, kind, index_.block_at(node, GroupId(g)));
     }
   }
+  done(sequence, kind);
+}
+
+void ResumePoints::done(uint32_t sequence, ResumePoint kind) {
+  const uint32_t point = point_of(sequence, kind);
+  for (Spared& one : std::span(pages_).subspan(most_ * point, counts_[point])) one.life = pool_.spare(one.page);
+  if (kind == ResumePoint::kPromptEnd) ends_ += counts_[point];
 }
 
 // The end of the prompt last, so that it is evicted after the others.

@@ -29,9 +29,10 @@ class ResumePoints {
   // sequence's previous point of that kind is not any more.
   void set(uint32_t sequence, ResumePoint kind, NodeId node);
   // The same for whoever knows the blocks: begin(), then, if that is true, add() for each of them,
-  // the last one first.
+  // the last one first, and done() once all of them are referenced.
   bool begin(uint32_t sequence, ResumePoint kind);
   void add(uint32_t sequence, ResumePoint kind, PartIndex head);
+  void done(uint32_t sequence, ResumePoint kind);
   void end(uint32_t sequence);
   bool has(ResumePoint kind) const { return most_ > 0 && static_cast<uint32_t>(kind) < kinds_; }
 
@@ -70,9 +71,7 @@ inline void ResumePoints::add(uint32_t sequence, ResumePoint kind, PartIndex hea
   const uint32_t point = point_of(sequence, kind);
   uint32_t& count = counts_[point];
   for (PartIndex p = head; p.value != kNone && count < most_; p = pool_.next_in_block(p)) {
-    const PageId page = pool_.page_of(p);
-    pages_[most_ * point + count++] = Spared{page, pool_.spare(page)};
-    ends_ += kind == ResumePoint::kPromptEnd ? 1 : 0;
+    pages_[most_ * point + count++].page = pool_.page_of(p);
   }
 }
 

@@ -184,11 +184,13 @@ class Walk {
   }
 
   void act() {
-    uint64_t op = rng_() % 7;
+    uint64_t op = rng_() % 8;
     if (op < 2) return take(static_cast<uint32_t>(rng_() % groups_.size()));
     if (op == 6) {
       pool_->pass_fences(step_++);
       for (Block& b : blocks_) b.fence = 0;
+    } else if (op == 7) {
+      take_all(GroupId(static_cast<uint32_t>(rng_() % groups_.size())));
     } else if (!blocks_.empty()) {
       change(blocks_[rng_() % blocks_.size()], op);
     }
@@ -230,6 +232,19 @@ class Walk {
     blocks_.push_back(Block{pool_->index_of(group, PartId(ids[0]))});
   }
 
+  // References of half of a group's blocks, in any order.
+  void take_all(GroupId group) {
+    std::vector<int32_t> ids;
+    std::shuffle(blocks_.begin(), blocks_.end(), rng_);
+    for (Block& b : blocks_) {
+      if (rng_() % 4 == 0) ids.push_back(0);
+      if (pool_->group_of(pool_->page_of(b.head)) != group || rng_() % 2 == 0) continue;
+      ids.push_back(pool_->id_of(group, b.head).value);
+      ++b.refs;
+    }
+    pool_->ref_blocks(group, ids);
+  }
+
   void change(Block& block, uint64_t op) {
     if (op == 2) {
       pool_->ref(block.head);
@@ -253,6 +268,61 @@ class Walk {
   std::vector<Block> blocks_;
   uint64_t step_ = 1;
 };
+
+// Some blocks are not published, some pages are spared, some blocks have users, some wait for a fence, and the pool has copied one.
+TEST(Pool, ReferencesOfManyBlocksLeaveWhatThoseOfEachWouldLeave) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto run = [&](bool together, std::vector<PageId>* order) {
+      std::mt19937_64 rng(seed);
+      Pool pool = make(40, {{1, 1}, {1, 1}});
+      std::vector<PartIndex> heads;
+      for (uint32_t i = 0; i < 30; ++i) heads.push_back(take_one(pool, i % 7 == 0 ? 1 : 0, 1));
+      std::vector<uint32_t> refs(pool.num_part_slots(), 0), spares(40, 0);
+      for (const PartIndex head : heads) {
+        pool.publish(head, NodeId(head.value));
+        if (rng() % 6 == 0) spares[head.value] = pool.spare(pool.page_of(head)) == Spares::kDeclined ? 0 : 1;
+      }
+      if (rng() % 3 > 0) std::shuffle(heads.begin(), heads.end(), rng);
+      for (const PartIndex head : heads) {
+        if (rng() % 8 == 0) pool.ref(head);
+        pool.unref(head, rng() % 9 == 0 ? 5 : 0, rng() % 3 == 0 ? EvictionClass::kCold : EvictionClass::kWarm);
+      }
+      const auto copy_some = [&] {
+        for (const PartIndex head : heads) {
+          if (pool.refs(head) > 0 || pool.fenced(head) || rng() % 7 > 0) continue;
+          pool.ref(head, EvictionClass::kCold);
+          pool.unref(head, 0, EvictionClass::kCold);
+        }
+      };
+      copy_some();
+      std::vector<int32_t> ids;
+      for (const PartIndex head : heads) {
+        if (rng() % 3 > 0 && pool.group_of(pool.page_of(head)).value == 0) ids.push_back(static_cast<int32_t>(head.value));
+        if (rng() % 5 == 0) ids.push_back(0);
+      }
+      if (rng() % 2 == 0) std::reverse(ids.begin(), ids.end());
+      if (together) pool.ref_blocks(GroupId(0), ids);
+      for (size_t i = ids.size(); !together && i > 0; --i) {
+        if (ids[i - 1] != 0) pool.ref(PartIndex(static_cast<uint32_t>(ids[i - 1])));
+      }
+      copy_some();
+      for (const PartIndex head : heads) refs[head.value] = pool.refs(head);
+      const Status ok = pool.verify(refs, spares);
+      EXPECT_TRUE(ok.ok()) << ok.message();
+      order->resize(40);
+      order->resize(pool.coldest(*order));
+      return pool.counts();
+    };
+    std::vector<PageId> order, right_order;
+    const PoolCounts counts = run(true, &order), right = run(false, &right_order);
+    ASSERT_EQ(order, right_order);
+    EXPECT_EQ(counts.evictable_pages, right.evictable_pages);
+    EXPECT_EQ(counts.used_pages, right.used_pages);
+    EXPECT_EQ(counts.held_parts, right.held_parts);
+    EXPECT_EQ(counts.order_changes, right.order_changes);
+  }
+}
 
 TEST(Pool, SparedPagesAreEvictedLastAndAgeFromTheEndOfTheSpare) {
   Pool pool = make(6, {{1, 1}});
