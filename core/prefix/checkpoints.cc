@@ -8,23 +8,18 @@ namespace {
 // GreedyDual: what goes lifts the level on which all others are kept or used from then on, so that what is never used sinks.
 class ByCost final : public CheckpointOrder {
  public:
-  double rank(uint64_t tokens, bool cold) override { return level_ + worth(tokens, cold); }
-  double moved(double rank, uint64_t tokens_before, uint64_t tokens, bool cold) const override {
-    return rank - worth(tokens_before, cold) + worth(tokens, cold);
-  }
+  double rank(double worth) override { return level_ + worth; }
+  double moved(double rank, double more) const override { return rank + more; }
   void went(double rank) override { level_ = std::max(level_, rank); }
 
  private:
-  // Most of those that are kept for their place alone are never used.
-  static double worth(uint64_t tokens, bool cold) { return static_cast<double>(tokens) * (cold ? 0.125 : 1.0); }
-
   double level_ = 0;
 };
 
 class ByUse final : public CheckpointOrder {
  public:
-  double rank(uint64_t /*tokens*/, bool /*cold*/) override { return ++clock_; }
-  double moved(double rank, uint64_t /*tokens_before*/, uint64_t /*tokens*/, bool /*cold*/) const override { return rank; }
+  double rank(double /*worth*/) override { return ++clock_; }
+  double moved(double rank, double /*more*/) const override { return rank; }
   void went(double /*rank*/) override {}
 
  private:
@@ -51,10 +46,11 @@ uint32_t Checkpoints::boundary_before(uint32_t node) const {
   return n.value;
 }
 
-void Checkpoints::value(Entry* entry, bool cold) {
-  entry->cold = cold;
+void Checkpoints::value(Entry* entry, BoundaryKind kind) {
+  entry->kind = kind;
+  entry->sixteenths = kind == BoundaryKind::kPlace ? kOfPlace : kWhole;
   entry->before = boundary_before(entry->node);
-  entry->rank = order_->rank(tokens_of(*entry), cold);
+  entry->rank = order_->rank(worth_of(*entry));
   entry->stamp = next_stamp_++;
 }
 
@@ -75,17 +71,34 @@ void Checkpoints::settle(uint32_t at) {
   place(at, entry);
 }
 
-void Checkpoints::keep(NodeId node, bool cold) {
+bool Checkpoints::keep(NodeId node, BoundaryKind kind) {
   if (has(node)) {
     ++heap_[places_[node.value]].states;
-    return;
+    return false;
   }
   Entry entry;
   entry.node = node.value;
   entry.states = 1;
-  value(&entry, cold);
+  value(&entry, kind);
   heap_.push_back(entry);
   settle(static_cast<uint32_t>(heap_.size() - 1));
+  return true;
+}
+
+NodeId Checkpoints::superseded_by(NodeId node) const {
+  const NodeId before(heap_[places_[node.value]].before);
+  const bool awaited = has(before) && heap_[places_[before.value]].kind == BoundaryKind::kAwaited;
+  return awaited && heap_[places_[before.value]].pins == 0 && index_->has_one_child(before) ? before : NodeId(kNone);
+}
+
+void Checkpoints::supersede(NodeId node, BoundaryKind kind, double share) {
+  const uint32_t at = places_[node.value];
+  Entry& entry = heap_[at];
+  const double worth = worth_of(entry);
+  entry.kind = kind;
+  entry.sixteenths = static_cast<uint8_t>(share * kWhole);
+  entry.rank = order_->moved(entry.rank, worth_of(entry) - worth);
+  settle(at);
 }
 
 void Checkpoints::lose(NodeId node, bool pinned) {
@@ -104,7 +117,7 @@ void Checkpoints::lose(NodeId node, bool pinned) {
 uint64_t Checkpoints::use(NodeId node) {
   if (!has(node)) return 0;
   const uint32_t at = places_[node.value];
-  value(&heap_[at], false);
+  value(&heap_[at], BoundaryKind::kAwaited);
   const uint64_t tokens = tokens_of(heap_[at]);
   settle(at);
   return tokens;
@@ -127,9 +140,9 @@ bool Checkpoints::look_again() {
   if (heap_.empty()) return false;
   Entry& entry = heap_[0];
   if (index_->tokens(NodeId(entry.before)) == 0 || has(NodeId(entry.before))) return false;
-  const uint64_t tokens_before = tokens_of(entry);
+  const double worth = worth_of(entry);
   entry.before = boundary_before(entry.node);
-  entry.rank = order_->moved(entry.rank, tokens_before, tokens_of(entry), entry.cold);
+  entry.rank = order_->moved(entry.rank, worth_of(entry) - worth);
   settle(0);
   return true;
 }

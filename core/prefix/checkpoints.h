@@ -14,14 +14,22 @@
 
 namespace quire {
 
+// What is expected of a boundary.
+enum class BoundaryKind : uint8_t {
+  kAwaited,     // requests resume there, or are expected to
+  kPlace,       // it was kept for its place alone, and never used
+  kSuperseded,  // a later one was kept, and its prefix goes on nowhere else
+  kSample,      // the same, but it is worth as much as before: it says what those are worth
+};
+
 // Ranks: the boundary with the lowest one goes first.
 class CheckpointOrder {
  public:
   virtual ~CheckpointOrder() = default;
-  // Of one that was kept or used now; `tokens` are computed again where it is lost. cold: it was kept for its place alone and never used.
-  virtual double rank(uint64_t tokens, bool cold) = 0;
-  // Meanwhile it is another number of tokens.
-  virtual double moved(double rank, uint64_t tokens_before, uint64_t tokens, bool cold) const = 0;
+  // Of one that was kept or used now; worth: the tokens that are computed again where it is lost, as far as they count.
+  virtual double rank(double worth) = 0;
+  // Meanwhile it is worth so many more.
+  virtual double moved(double rank, double more) const = 0;
   // One with this rank went to make room.
   virtual void went(double rank) = 0;
 
@@ -42,14 +50,21 @@ class Checkpoints {
     const uint32_t at = places_[node.value];
     return at < heap_.size() && heap_[at].node == node.value;
   }
-  // A state is kept at the node.
-  void keep(NodeId node, bool cold);
+  // A state is kept at the node. True: it is the first one there.
+  bool keep(NodeId node, BoundaryKind kind);
   // One is lost, by whatever cause; the node may be none of these. pinned: it is the one whose pins count.
   void lose(NodeId node, bool pinned);
   // Somebody resumes at the node: the tokens to the boundary before it, which is what that spares.
   uint64_t use(NodeId node);
-  // It was kept for its place alone and never used.
-  bool cold(NodeId node) const { return has(node) && heap_[places_[node.value]].cold; }
+  BoundaryKind kind(NodeId node) const {  //
+    return has(node) ? heap_[places_[node.value]].kind : BoundaryKind::kAwaited;
+  }
+  // Most likely nobody asks for it: it may go before older ones.
+  bool cold(NodeId node) const { return has(node) && heap_[places_[node.value]].sixteenths <= kCold; }
+  // The boundary before one that was just kept, if that supersedes it; kNone: it does not.
+  NodeId superseded_by(NodeId node) const;
+  // A share of the tokens that it would spare counts from now on.
+  void supersede(NodeId node, BoundaryKind kind, double share);
   // Pinned ones are worth more than any other.
   void pin(NodeId node);
   void unpin(NodeId node);
@@ -107,6 +122,8 @@ class Checkpoints {
   }
 
  private:
+  static constexpr uint8_t kWhole = 16, kCold = 8;
+  static constexpr uint8_t kOfPlace = 2;  // most of them are never used
   struct Entry {
     double rank = 0;
     uint64_t stamp = 0;  // of equal ranks, the one kept or used first
@@ -114,7 +131,8 @@ class Checkpoints {
     uint32_t before = kNone;  // the boundary before it when somebody looked last; the root where there is none
     uint16_t states = 0;
     uint16_t pins = 0;
-    bool cold = false;
+    BoundaryKind kind = BoundaryKind::kAwaited;
+    uint8_t sixteenths = kWhole;  // of the tokens that it spares, those that count
   };
   static constexpr uint32_t kMostLooks = 8;
   static constexpr uint32_t kMostCandidates = 16;
@@ -124,9 +142,10 @@ class Checkpoints {
     return a.rank != b.rank ? a.rank < b.rank : a.stamp < b.stamp;
   }
   uint64_t tokens_of(const Entry& e) const { return index_->tokens(NodeId(e.node)) - index_->tokens(NodeId(e.before)); }
+  double worth_of(const Entry& e) const { return static_cast<double>(tokens_of(e) * e.sixteenths) / kWhole; }
   uint32_t boundary_before(uint32_t node) const;
   bool look_again();
-  void value(Entry* entry, bool cold);
+  void value(Entry* entry, BoundaryKind kind);
   void place(uint32_t at, const Entry& entry);
   void settle(uint32_t at);
 

@@ -145,7 +145,7 @@ void PrefixIndex::forget_root(uint32_t root) {
     --num_open_roots_;
   }
   nodes_[r.node].live = false;
-  links_[r.node] = gone(links_[r.node]);
+  links_[r.node] = link_of_gone(links_[r.node]);
   nodes_[r.node].bucket_next = free_node_;
   free_node_ = r.node;
   --num_nodes_;
@@ -327,7 +327,7 @@ void PrefixIndex::unlink_node(uint32_t n) {
   (node.prev_sibling != kNone ? nodes_[node.prev_sibling].next_sibling : nodes_[parent_of(n)].first_child) = node.next_sibling;
   if (node.next_sibling != kNone) nodes_[node.next_sibling].prev_sibling = node.prev_sibling;
   node.live = false;
-  links_[n] = gone(links_[n]);
+  links_[n] = link_of_gone(links_[n]);
   node.bucket_next = free_node_;
   free_node_ = n;
   --num_nodes_;

@@ -72,6 +72,7 @@ struct DroppedBlock {
 // A node's link: its parent and, above, how often the node was born; so another life of it differs
 // from this one.
 inline uint64_t link_to(uint32_t parent, uint64_t old) { return ((old >> 32) + 1) << 32 | parent; }
+inline uint64_t link_of_gone(uint64_t old) { return (old & ~uint64_t{kNone}) | (kNone - 1); }
 inline uint32_t parent_in(uint64_t link) { return static_cast<uint32_t>(link); }
 
 class PrefixIndex {
@@ -121,6 +122,10 @@ class PrefixIndex {
   uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }
   // kNone: nobody computed these.
   NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
+  bool has_one_child(NodeId node) const {
+    const uint32_t first = nodes_[node.value].first_child;
+    return first != kNone && nodes_[first].next_sibling == kNone;
+  }
   void hold(NodeId node) { ++nodes_[node.value].holds; }
   void drop(NodeId node);
   // A hold moves from a node to another one.
@@ -253,7 +258,6 @@ class PrefixIndex {
       nodes_[n].barren = false;
     }
   }
-  static uint64_t gone(uint64_t link) { return (link & ~uint64_t{kNone}) | kGone; }
   // Whether it lies right behind its parent. Neither such a node nor one that has always been its
   // parent's only child is in the hash table.
   bool in_run(uint32_t node) const { return parent_of(node) + 1 == node; }
@@ -428,7 +432,7 @@ class PrefixIndex::Evictions {
     above.lost_child = mark_of(hash);
     if (n.depth % kRememberedDepth == 0) evicted_[hash & evicted_mask_] = hash;
     above.first_child = kNone;
-    links_[node.value] = gone(link);
+    links_[node.value] = link_of_gone(link);
     n.bucket_next = free_node_;
     free_node_ = node.value;
     ++num_gone_;

@@ -32,20 +32,37 @@ bool CheckpointBudget::has_room(uint64_t bytes) const {
   return bytes_ + bytes <= share_.bytes() || pool_.free_pages() > pool_.num_pages() / 16;
 }
 
+void CheckpointBudget::keep(NodeId node, uint32_t group, BoundaryKind kind) {
+  bytes_ += facts_.groups[group].state_bytes;
+  if (!checkpoints_.keep(node, kind) || !facts_.learns_places) return;
+  const NodeId before = checkpoints_.superseded_by(node);
+  if (before.value == kNone) return;
+  const bool sample = superseded_worth_.samples_next();
+  checkpoints_.supersede(before, sample ? BoundaryKind::kSample : BoundaryKind::kSuperseded, sample ? 1 : superseded_worth_.share());
+}
+
+// A boundary was used, or lost and spared nothing since it is what it is.
+void CheckpointBudget::learn(BoundaryKind kind, uint64_t tokens) {
+  if (kind == BoundaryKind::kAwaited) superseded_worth_.usual(tokens);
+  if (kind == BoundaryKind::kSample) superseded_worth_.sampled(tokens);
+  if (kind == BoundaryKind::kPlace && tokens > 0) place_worth_.used(tokens);
+  if (kind == BoundaryKind::kPlace && tokens == 0) place_worth_.lost();
+}
+
 void CheckpointBudget::lose(NodeId node, uint32_t group) {
   if (!checkpoints_.has(node)) return;  // left over from before a reset
   bytes_ -= facts_.groups[group].state_bytes;
   if (group == facts_.first_state) {
     share_.went(node, false);
-    if (checkpoints_.cold(node)) place_worth_.lost();
+    learn(checkpoints_.kind(node), 0);
   }
   checkpoints_.lose(node, group == facts_.first_state);
 }
 
 uint64_t CheckpointBudget::use(NodeId node) {
-  const bool first = checkpoints_.cold(node);
+  const BoundaryKind kind = checkpoints_.kind(node);
   const uint64_t tokens = checkpoints_.use(node);
-  if (first) place_worth_.used(tokens);
+  if (tokens > 0) learn(kind, tokens);
   return tokens;
 }
 

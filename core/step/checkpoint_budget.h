@@ -10,6 +10,7 @@
 #include "core/step/budget_share.h"
 #include "core/step/facts.h"
 #include "core/step/place_worth.h"
+#include "core/step/superseded_worth.h"
 
 namespace quire {
 
@@ -39,10 +40,7 @@ class CheckpointBudget {
   bool cold(NodeId node) const { return checkpoints_.cold(node); }
 
   // A state of the group is published at the node.
-  void keep(NodeId node, uint32_t group, bool cold) {
-    checkpoints_.keep(node, cold);
-    bytes_ += facts_.groups[group].state_bytes;
-  }
+  void keep(NodeId node, uint32_t group, BoundaryKind kind);
   // It is not published any more.
   void lose(NodeId node, uint32_t group);
   // The boundary goes to make room; its states are lost one by one after this.
@@ -89,6 +87,7 @@ class CheckpointBudget {
   }
 
  private:
+  void learn(BoundaryKind kind, uint64_t tokens);
   Status verify_bytes(uint64_t* states) const;
 
   const Facts& facts_;
@@ -97,6 +96,7 @@ class CheckpointBudget {
   Checkpoints checkpoints_;
   BudgetShare share_;
   PlaceWorth place_worth_;
+  SupersededWorth superseded_worth_;
   uint64_t budget_ = 0;                              // bytes, where no share is learned
   uint64_t bytes_ = 0;                               // kept
   uint64_t kept_ = 0, given_up_ = 0, declined_ = 0;  // boundaries

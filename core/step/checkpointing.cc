@@ -4,6 +4,11 @@
 #include <array>
 
 namespace quire {
+namespace {
+
+BoundaryKind kind_of(const Row& row, uint64_t end) { return row.kept.has(end) ? BoundaryKind::kAwaited : BoundaryKind::kPlace; }
+
+}  // namespace
 
 // A state is worth keeping where its boundary can be hit, and where one of the reasons of quire_cache_options.keep_states holds.
 bool Checkpointing::worth_keeping(const Row& row, uint64_t end) {
@@ -26,7 +31,7 @@ bool Checkpointing::make_room_to_keep(NodeId node, uint64_t bytes) {
 
 // Publishes the states that a row wrote at a boundary: state_of(group). True: one was not there before.
 template <typename StateOf>
-bool Checkpointing::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf state_of) {
+bool Checkpointing::keep_boundary(uint32_t q, NodeId node, BoundaryKind kind, StateOf state_of) {
   std::array<PartIndex, kMaxGroups> heads;
   uint64_t bytes = 0;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
@@ -44,7 +49,7 @@ bool Checkpointing::keep_boundary(uint32_t q, NodeId node, bool cold, StateOf st
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     if (heads[g].value == kNone) continue;
     published_.publish(q, node, g, heads[g]);
-    budget_.keep(node, g, cold);
+    budget_.keep(node, g, kind);
   }
   return true;
 }
@@ -85,10 +90,10 @@ void Checkpointing::publish_states(Step* step, size_t r) {
   for (size_t i = 0; i < writes.size(); ++i) {
     if (writes[i].node.value == kNone) continue;
     const auto state_of = [&](uint32_t g) { return step->writes_of(step->group(r, g))[i].part; };
-    kept = keep_boundary(q, writes[i].node, !row.kept.has(writes[i].end), state_of) || kept;
+    kept = keep_boundary(q, writes[i].node, kind_of(row, writes[i].end), state_of) || kept;
   }
   const auto current = [&](uint32_t g) { return sequences_.holding(q, g).current; };
-  if (last) kept = keep_boundary(q, s.node, !row.kept.has(s.committed), current) || kept;
+  if (last) kept = keep_boundary(q, s.node, kind_of(row, s.committed), current) || kept;
   budget_.end_row();
   if (kept) budget_.count_kept();
   if (last && facts_.fine) publish_tails(q);

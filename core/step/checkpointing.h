@@ -34,7 +34,7 @@ class Checkpointing {
   bool worth_keeping(const Row& row, uint64_t end);
   bool make_room_to_keep(NodeId node, uint64_t bytes);
   template <typename StateOf>
-  bool keep_boundary(uint32_t sequence, NodeId node, bool cold, StateOf state_of);
+  bool keep_boundary(uint32_t sequence, NodeId node, BoundaryKind kind, StateOf state_of);
   void publish_tails(uint32_t sequence);
 
   const Facts& facts_;

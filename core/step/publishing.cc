@@ -15,6 +15,9 @@ Publishing::Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Seque
       eviction_(eviction),
       published_(published),
       fronts_(facts.num_groups) {
+  uint64_t boundary = 0;  // bytes of its states
+  for (const uint32_t g : facts.state_groups) boundary += facts.groups[g].state_bytes;
+  renews_ = !facts.strict_lru && facts.page_bytes * pool.num_pages() >= kFewBoundaries * boundary;
   if (facts.reuse) path_.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
 }
 
@@ -69,8 +72,7 @@ void Publishing::settle_tail(uint32_t q, uint32_t g, NodeId node, PartIndex head
 
 // The group's next block ends at the node. A block that was computed again, because a window was missing or a prompt's end is never hit,
 // takes the place of the older copy, unless somebody holds that: copies take the bytes twice, and the older one is the next to be evicted.
-// Not with states: what is computed again because a state is missing should not push out states. Not what drafts wrote: it depends on the
-// tokens that follow, so copies differ.
+// Not what drafts wrote: it depends on the tokens that follow, so copies differ.
 void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
   const GroupFacts& group = facts_.groups[g];
   Holding& h = sequences_.holding(q, g);
@@ -82,7 +84,7 @@ void Publishing::publish_next(uint32_t q, uint32_t g, NodeId node) {
   const PartIndex older = index_.block_at(node, GroupId(g));
   if (older.value != kNone) {
     const bool same = group.whole && group.look_ahead == 0;
-    if (same && !facts_.has_states && !facts_.strict_lru && !pool_.held(older)) published_.replace(q, node, g, head);
+    if (same && renews_ && !pool_.held(older)) published_.replace(q, node, g, head);
     return;
   }
   if (!group.sparse || worth_finding(group, block, sequences_.at(q))) published_.publish(q, node, g, head);

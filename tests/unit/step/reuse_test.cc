@@ -278,6 +278,43 @@ TEST(Reuse, TheShareOfStatesMovesToWhereItSpares) {
   EXPECT_GT(learned, wide + wide / 2);
 }
 
+// 80 conversations that take turns; 100 boundaries are kept. again: after each turn the one before is asked again, too.
+uint64_t hits_of_talks(uint32_t keep_states, bool again) {
+  Fixture f({kFull, kState});
+  quire_cache_options options{};
+  options.struct_size = sizeof options;
+  options.max_sequences = 8;
+  options.max_tokens_per_step = 4096;
+  options.checkpoint_bytes = 100;
+  options.keep_states = keep_states;
+  options.hash_seed = 7;
+  auto made = Cache::create(make_config({kFull, kState}, 60000, 4096), options);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  f.cache = std::move(made.value());
+  uint64_t hits = 0;
+  uint32_t rows = 0;
+  for (uint32_t turn = 1; turn <= 8; ++turn) {
+    for (uint32_t talk = 0; talk < 80; ++talk) {
+      hits += ask(&f, count_from(1 + talk * 100000, turn * 40 + 1), &rows);
+      if (again && turn > 1) hits += ask(&f, count_from(1 + talk * 100000, (turn - 1) * 40 + 1), &rows);
+    }
+  }
+  const Status ok = f.cache->verify();
+  EXPECT_TRUE(ok.ok()) << ok.message();
+  return hits;
+}
+
+TEST(Reuse, EarlierTurnsMakeRoomWhereNobodyAsksForThem) {
+  constexpr uint32_t kFixed = QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;  // with an own choice nothing is learned
+  const uint64_t fixed = hits_of_talks(kFixed, false), learned = hits_of_talks(0, false);
+  std::printf("turns: %llu tokens hit, %llu learned\n", static_cast<unsigned long long>(fixed), static_cast<unsigned long long>(learned));
+  EXPECT_GT(learned, fixed + fixed / 2);
+  const uint64_t fixed_again = hits_of_talks(kFixed, true), learned_again = hits_of_talks(0, true);
+  std::printf("asked again: %llu tokens hit, %llu learned\n", static_cast<unsigned long long>(fixed_again),
+              static_cast<unsigned long long>(learned_again));
+  EXPECT_GE(learned_again * 100, fixed_again * 99) << "there they spare as much as others";
+}
+
 TEST(Reuse, TheKeyOfTheHashDecidesNothing) {
   const uint64_t hits = hits_of_turns(0, 4, 160, 6, 1);
   for (const uint64_t key : {2, 3, 5, 8}) EXPECT_EQ(hits_of_turns(0, 4, 160, 6, key), hits) << key;
