@@ -164,7 +164,7 @@ class Pool {
       if (tag.root != root) tag.root = root;
       tag.where = Where::kInUse;
       tag.place = Place::kFront;
-      tag.spared = false;
+      tag.spared = false;  // it is: so the byte is written, not changed
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = static_cast<uint8_t>(had);
       residency.replaced(page, group.value);

@@ -46,7 +46,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
 void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
   uint32_t first = kNone, last = kNone;  // a stretch that leaves the order
   uint64_t n = 0;
-  const auto leave_order = [&] {
+  const auto unlink_stretch = [&] {
     if (first == kNone) return;
     const uint32_t before = at_[first].prev, after = at_[last].next;
     (before != kNone ? at_[before].next : evictable_.head) = after;
@@ -58,7 +58,7 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
     const PartIndex head = index_of(group, PartId(ids.back()));
     const uint32_t page = head.value;
     if (!plain_ || fenced(head) || at_.tag(page).spared || page == ahead_.last_copied || at_.block(page).refs > 0) {
-      leave_order();
+      unlink_stretch();
       ref(head);
       continue;
     }
@@ -66,13 +66,13 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
     at_.tag(page).where = Where::kInUse;
     residency.resumed(page);
     if (first == kNone || at_[last].next != page) {
-      leave_order();
+      unlink_stretch();
       first = page;
     }
     last = page;
     ++n;
   }
-  leave_order();
+  unlink_stretch();
   ahead_.changes += n;
   evictable_.pages -= n;
   groups_[group.value].pages.cached -= n;

@@ -86,17 +86,25 @@ bool Checkpoints::keep(NodeId node, BoundaryKind kind) {
 }
 
 NodeId Checkpoints::superseded_by(NodeId node) const {
-  const NodeId before(heap_[places_[node.value]].before);
-  const bool awaited = has(before) && heap_[places_[before.value]].kind == BoundaryKind::kAwaited;
-  return awaited && heap_[places_[before.value]].pins == 0 && index_->has_one_child(before) ? before : NodeId(kNone);
+  const Entry& entry = heap_[places_[node.value]];
+  const NodeId before(entry.before);
+  if (entry.kind != BoundaryKind::kAwaited || !has(before)) return NodeId(kNone);
+  if (kind(before) != BoundaryKind::kAwaited || heap_[places_[before.value]].pins > 0) return NodeId(kNone);
+  for (NodeId n = node; n != before; n = index_->parent(n)) {
+    if (index_->has_sibling(n)) return NodeId(kNone);
+  }
+  return before;
 }
 
 void Checkpoints::supersede(NodeId node, BoundaryKind kind, double share) {
-  const uint32_t at = places_[node.value];
+  set_kind(places_[node.value], kind, static_cast<uint8_t>(share * kWhole));
+}
+
+void Checkpoints::set_kind(uint32_t at, BoundaryKind kind, uint8_t sixteenths) {
   Entry& entry = heap_[at];
   const double worth = worth_of(entry);
   entry.kind = kind;
-  entry.sixteenths = static_cast<uint8_t>(share * kWhole);
+  entry.sixteenths = sixteenths;
   entry.rank = order_->moved(entry.rank, worth_of(entry) - worth);
   settle(at);
 }
@@ -106,12 +114,18 @@ void Checkpoints::lose(NodeId node, bool pinned) {
   const uint32_t at = places_[node.value];
   if (pinned) heap_[at].pins = 0;
   if (--heap_[at].states > 0) return settle(at);
+  const Entry lost = heap_[at];
   places_[node.value] = kNone;
   const Entry last = heap_.back();
   heap_.pop_back();
-  if (last.node == node.value) return;
-  place(at, last);
-  settle(at);
+  if (last.node != node.value) {
+    place(at, last);
+    settle(at);
+  }
+  // The last one of a conversation: the one before it is the last one again.
+  const NodeId before(lost.before);
+  if (lost.kind == BoundaryKind::kAwaited && kind(before) == BoundaryKind::kSuperseded)
+    set_kind(places_[before.value], BoundaryKind::kAwaited, kWhole);
 }
 
 uint64_t Checkpoints::use(NodeId node) {

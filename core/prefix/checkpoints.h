@@ -18,7 +18,7 @@ namespace quire {
 enum class BoundaryKind : uint8_t {
   kAwaited,     // requests resume there, or are expected to
   kPlace,       // it was kept for its place alone, and never used
-  kSuperseded,  // a later one was kept, and its prefix goes on nowhere else
+  kSuperseded,  // a later one is kept, and no prompt diverges between both
   kSample,      // the same, but it is worth as much as before: it says what those are worth
 };
 
@@ -148,6 +148,7 @@ class Checkpoints {
   void value(Entry* entry, BoundaryKind kind);
   void place(uint32_t at, const Entry& entry);
   void settle(uint32_t at);
+  void set_kind(uint32_t at, BoundaryKind kind, uint8_t sixteenths);
 
   const PrefixIndex* index_ = nullptr;
   std::unique_ptr<CheckpointOrder> order_;

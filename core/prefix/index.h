@@ -122,9 +122,10 @@ class PrefixIndex {
   uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }
   // kNone: nobody computed these.
   NodeId child(NodeId at, std::span<const quire_symbol> unit) const;
-  bool has_one_child(NodeId node) const {
-    const uint32_t first = nodes_[node.value].first_child;
-    return first != kNone && nodes_[first].next_sibling == kNone;
+  // Prompts diverge right before this node.
+  bool has_sibling(NodeId node) const {
+    const Node& n = nodes_[node.value];
+    return n.next_sibling != kNone || n.prev_sibling != kNone;
   }
   void hold(NodeId node) { ++nodes_[node.value].holds; }
   void drop(NodeId node);

@@ -52,7 +52,7 @@ void CheckpointBudget::learn(BoundaryKind kind, uint64_t tokens) {
 void CheckpointBudget::lose(NodeId node, uint32_t group) {
   if (!checkpoints_.has(node)) return;  // left over from before a reset
   bytes_ -= facts_.groups[group].state_bytes;
-  if (group == facts_.first_state) {
+  if (group == facts_.first_state && !forgets_) {
     share_.went(node, false);
     learn(checkpoints_.kind(node), 0);
   }

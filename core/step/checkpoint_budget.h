@@ -49,6 +49,8 @@ class CheckpointBudget {
   uint64_t use(NodeId node);
   // Pins count for the boundary of a block of states; other blocks are none of it.
   void set_pinned(PartIndex head, bool pinned);
+  // Between true and false nothing is learned from what is lost: a reset forgets it.
+  void forgets(bool begins) { forgets_ = begins; }
   // Nothing that is kept now is found any more.
   void clear() {
     checkpoints_.clear();
@@ -100,6 +102,7 @@ class CheckpointBudget {
   uint64_t budget_ = 0;                              // bytes, where no share is learned
   uint64_t bytes_ = 0;                               // kept
   uint64_t kept_ = 0, given_up_ = 0, declined_ = 0;  // boundaries
+  bool forgets_ = false;
 };
 
 }  // namespace quire

@@ -28,7 +28,8 @@ void Eviction::empty_stale() {
   pool_.swap_stale();
 }
 
-// Where a state is the next to go from the pool, one that was kept for its place alone and never used goes before it, if nobody reads it:
+// Where a state is the next to go from the pool, one that was kept for its place alone and never used, or that a later one supersedes and
+// that is worth half or less, goes before it, if nobody reads it:
 // as many states go as by age, but others. Only age decides among the rest: what a state is good for ages with the blocks of attention
 // before it, and where costlier but older ones stay those go first. Only where a page is of one state: others would go with their
 // neighbours.
@@ -114,6 +115,7 @@ bool Eviction::evict_between(uint32_t group) {
 
 void Eviction::forget_all() {
   pool_.residency.forgets(true);
+  budget_.forgets(true);
   for (uint32_t p = 1; p < pool_.num_pages(); ++p) {
     // Forgetting a block may empty the page, and others with it.
     while (pool_.group_of(PageId(p)).value != kNone) {
@@ -123,6 +125,7 @@ void Eviction::forget_all() {
       published_.forget(pool_.node(scratch_heads_[0]), group, false);
     }
   }
+  budget_.forgets(false);
   pool_.residency.forgets(false);
 }
 

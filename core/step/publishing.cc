@@ -199,7 +199,7 @@ void Publishing::publish_made(uint32_t q, std::span<const NodeId> made) {
 // Asks for what the pool keeps of blocks that will be replaced.
 void Publishing::fetch_older(std::span<const NodeId> nodes) const {
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-    if (!facts_.groups[g].whole) continue;
+    if (!renews_ || !facts_.groups[g].whole || facts_.groups[g].look_ahead > 0) continue;
     for (const NodeId node : nodes) {
       if (const PartIndex older = index_.block_at(node, GroupId(g)); older.value != kNone) pool_.fetch(older);
     }

@@ -1,4 +1,4 @@
-// What a state is worth whose prefix has one continuation, with a later state on it. In a long
+// What a state is worth whose prefix goes on to a later state, and nowhere else before that. In a long
 // conversation nobody resumes from an earlier turn's end again; where answers are asked for anew,
 // or many continue the same way, somebody does. One in eight of these boundaries keeps its full
 // worth. What those have spared, relative to what boundaries that are not superseded spare, is the
@@ -13,32 +13,34 @@ namespace quire {
 class SupersededWorth {
  public:
   // Whether the next one that is superseded keeps its full worth, so that it says what they spare.
-  bool samples_next() { return num_superseded_++ % kSampled == 0; }
+  // Spread evenly: not the same conversations each time that all of them have a turn.
+  bool samples_next() { return (++num_superseded_ * 0x9e3779b97f4a7c15) >> kSampledBits == 0; }
   // Of the tokens that one would spare, those that count.
   double share() const {
-    if (num_samples_ < kFewest || usual_ <= 0) return 1;
-    return std::clamp(sampled_ / usual_, kLeastShare, 1.0);
+    if (samples_.count < kFewest || usual_.mean <= 0) return 1;
+    return std::clamp(samples_.mean / usual_.mean, kLeastShare, 1.0);
   }
   // A sample was used or lost; the tokens that it spared.
-  void sampled(uint64_t tokens) {
-    num_samples_ = std::min(num_samples_ + 1, kSamples);
-    learn(tokens, num_samples_, &sampled_);
-  }
+  void sampled(uint64_t tokens) { samples_.add(tokens, kSamples); }
   // The same of one that is not superseded.
-  void usual(uint64_t tokens) { learn(tokens, kUsual, &usual_); }
+  void usual(uint64_t tokens) { usual_.add(tokens, kUsual); }
 
  private:
-  static constexpr uint64_t kSampled = 8;
-  static constexpr double kFewest = 16, kSamples = 64;  // that the mean is of
-  static constexpr double kUsual = 256;                 // the same of the others
+  static constexpr uint32_t kSampledBits = 64 - 3;  // one in eight
+  // Boundaries that a mean covers, roughly; of samples at least kFewest.
+  static constexpr uint64_t kFewest = 16, kSamples = 64, kUsual = 256;
   static constexpr double kLeastShare = 1. / 8;
 
-  static void learn(uint64_t tokens, double memory, double* mean) {  //
-    *mean += (static_cast<double>(tokens) - *mean) / memory;
-  }
+  struct Mean {
+    double mean = 0;  // tokens
+    uint64_t count = 0;
+    void add(uint64_t tokens, uint64_t covered) {
+      count = std::min(count + 1, covered);
+      mean += (static_cast<double>(tokens) - mean) / static_cast<double>(count);
+    }
+  };
 
-  double usual_ = 0, sampled_ = 0;  // tokens
-  double num_samples_ = 0;
+  Mean usual_, samples_;
   uint64_t num_superseded_ = 0;
 };
 

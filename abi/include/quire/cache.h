@@ -116,23 +116,26 @@ typedef struct quire_cache_options {
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
  *   from the end of the sequence. Without states, the same holds for windows where the sequence
  *   resumed itself and where its prompt diverged from an earlier one.
- * - Without states, a block of full attention that is computed again takes the place of an older
- *   copy that nobody uses. */
+ * - A block of full attention that is computed again takes the place of an older copy that nobody
+ *   uses. Not in pools with room for the states of fewer than 192 boundaries. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
  * evicted. The worth of a boundary is the sum of two terms:
  * - The number of tokens to recompute from the previous boundary. It counts an eighth if only EVERY
- *   or CHUNK_END kept the boundary and no hit used it.
+ *   or CHUNK_END kept the boundary and no hit used it. If a later boundary is kept and no prompt
+ *   diverges between both, a learned share counts, an eighth at least: earlier turns of a
+ *   conversation, where nobody asks for them again. The share is 1 with keep_states,
+ *   checkpoint_interval or QUIRE_CACHE_STRICT_LRU.
  * - An age term: the worth of the most recently evicted boundary at the time when this one was kept
  *   or last used.
  * All boundaries have the same number of bytes. Pinned boundaries stay. If they fill
  * checkpoint_bytes, no further state is kept. Boundaries of one row are kept in order: a later one
  * may replace an earlier one, but not the other way round.
  *
- * In the pool: states age like blocks. States that only EVERY or CHUNK_END kept and that no hit
- * used may be evicted before older ones. */
+ * In the pool: states age like blocks. States of boundaries whose tokens count half or less may be
+ * evicted before older ones. */
 /* At multiples of checkpoint_interval, which says what 0 means. */
 #define QUIRE_KEEP_EVERY 0x1u
 /* At the end of rows of several tokens. */

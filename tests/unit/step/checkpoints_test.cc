@@ -280,5 +280,25 @@ TEST(Checkpoints, WhatIsForgottenOrResetCountsNoMore) {
   EXPECT_EQ(f.stats().checkpoint_bytes, 1u);
 }
 
+// A prompt whose state had to go is computed again, then others evict what is oldest. How much of its attention is left.
+uint64_t attention_left(uint64_t pages) {
+  Fixture f({kFull, kState}, pages, 2, budget_of(1));
+  serve(&f, 1, 41);
+  serve(&f, 1001, 41);
+  EXPECT_EQ(probe(f, 1, 41), 0u);
+  serve(&f, 1, 41);
+  const uint64_t evicted = f.stats().evicted_pages;
+  for (quire_symbol other = 2; f.stats().evicted_pages == evicted; ++other) serve(&f, 1000 * other + 1, 41);
+  quire_probe_result result{};
+  EXPECT_TRUE(f.cache->probe(nullptr, count_from(1, 41), &result).ok());
+  return result.full_hit_tokens;
+}
+
+TEST(Checkpoints, AttentionThatIsComputedAgainIsAsYoungAsItsNewState) {
+  EXPECT_EQ(attention_left(400), 40u);
+  EXPECT_EQ(attention_left(192), 40u) << "room for 192 boundaries";
+  EXPECT_LT(attention_left(191), 40u) << "with less room states go first";
+}
+
 }  // namespace
 }  // namespace quire
