@@ -97,7 +97,10 @@ class Pool {
   bool has_empty_page() const { return free_.pages > 0; }
   bool has_stale_page() const { return stale_.pages > 0; }
   // In pages that are in use by the group; those of free and evictable pages count as pages.
-  OpenParts open_parts(GroupId group) const { return {groups_[group.value].open_holes, groups_[group.value].open_cached}; }
+  OpenParts open_parts(GroupId group) const {
+    const Group& g = groups_[group.value];
+    return {g.open_holes, g.open_cached};
+  }
   GroupPages pages_of(GroupId group) const { return groups_[group.value].pages; }
   // A page of the group that is in use and keeps cached parts; kNone when there is none.
   PageId page_with_cached(GroupId group) const { return PageId(groups_[group.value].cached_list); }
@@ -195,7 +198,8 @@ class Pool {
   // between.
   void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
     // Its evictable pages come back after those that were copied.
-    for (PartIndex p = head; eviction_class == EvictionClass::kCold && p.value != kNone; p = next_in_block(p)) {
+    const bool cold = eviction_class == EvictionClass::kCold;
+    for (PartIndex p = head; cold && p.value != kNone; p = next_in_block(p)) {
       Tag& tag = at_.tag(page_number(p.value));
       if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
     }
@@ -350,7 +354,8 @@ class Pool {
     Divisor by_parts;  // parts_per_page
     uint64_t open_holes = 0;
     uint64_t stale_pages = 0;  // in the stale list: forgotten by a reset, and not taken since
-    uint64_t open_cached = 0;  // not beside open_holes: read as one vector, both would wait for the last store to either
+    // Not next to open_holes: a vector load of both would wait for the last store to either.
+    uint64_t open_cached = 0;
     GroupPages pages = {};
     uint32_t hole_list = kNone;
     uint32_t cached_list = kNone;

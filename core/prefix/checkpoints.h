@@ -26,7 +26,8 @@ enum class BoundaryKind : uint8_t {
 class CheckpointOrder {
  public:
   virtual ~CheckpointOrder() = default;
-  // Of one that was kept or used now; worth: the tokens that are computed again where it is lost, as far as they count.
+  // Of one that was kept or used now; worth: the tokens that are computed again where it is lost,
+  // as far as they count.
   virtual double rank(double worth) = 0;
   // Meanwhile it is worth so many more.
   virtual double moved(double rank, double more) const = 0;
@@ -60,7 +61,9 @@ class Checkpoints {
     return has(node) ? heap_[places_[node.value]].kind : BoundaryKind::kAwaited;
   }
   // Most likely nobody asks for it: it may go before older ones.
-  bool cold(NodeId node) const { return has(node) && heap_[places_[node.value]].sixteenths <= kCold; }
+  bool cold(NodeId node) const {  //
+    return has(node) && heap_[places_[node.value]].sixteenths <= kCold;
+  }
   // The boundary before one that was just kept, if that supersedes it; kNone: it does not.
   NodeId superseded_by(NodeId node) const;
   // A share of the tokens that it would spare counts from now on.
@@ -142,7 +145,9 @@ class Checkpoints {
     return a.rank != b.rank ? a.rank < b.rank : a.stamp < b.stamp;
   }
   uint64_t tokens_of(const Entry& e) const { return index_->tokens(NodeId(e.node)) - index_->tokens(NodeId(e.before)); }
-  double worth_of(const Entry& e) const { return static_cast<double>(tokens_of(e) * e.sixteenths) / kWhole; }
+  double worth_of(const Entry& e) const {  //
+    return static_cast<double>(tokens_of(e) * e.sixteenths) / kWhole;
+  }
   uint32_t boundary_before(uint32_t node) const;
   bool look_again();
   void value(Entry* entry, BoundaryKind kind);

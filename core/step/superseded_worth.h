@@ -1,8 +1,8 @@
-// What a state is worth whose prefix goes on to a later state, and nowhere else before that. In a long
-// conversation nobody resumes from an earlier turn's end again; where answers are asked for anew,
-// or many continue the same way, somebody does. One in eight of these boundaries keeps its full
-// worth. What those have spared, relative to what boundaries that are not superseded spare, is the
-// share that the others are worth.
+// What a superseded boundary is worth: one whose prefix leads to a later state that is kept, and to
+// nothing else before that. In a long conversation nobody resumes from an earlier turn's end again.
+// Where answers are asked for anew, or many continue the same way, somebody does. One in eight of
+// these boundaries keeps its full worth. What those have spared, relative to what boundaries that
+// are not superseded spare, is the share that the others are worth.
 #pragma once
 
 #include <algorithm>

@@ -27,11 +27,16 @@ class Model {
     const auto q = static_cast<uint32_t>(rng_() % kSequences);
     switch (rng_() % 6) {
       case 0:
-      case 1: return append(q, rng_() % (rng_() % 4 == 0 ? 600 : 40));
-      case 2: return append_one(q);
-      case 3: return drop(q);
-      case 4: return cut(q);
-      default: return copy(q, static_cast<uint32_t>(rng_() % kSequences));
+      case 1:
+        return append(q, rng_() % (rng_() % 4 == 0 ? 600 : 40));
+      case 2:
+        return append_one(q);
+      case 3:
+        return drop(q);
+      case 4:
+        return cut(q);
+      default:
+        return copy(q, static_cast<uint32_t>(rng_() % kSequences));
     }
   }
 
