@@ -18,8 +18,8 @@ namespace quire {
 enum class BoundaryKind : uint8_t {
   kAwaited,     // requests resume there, or are expected to
   kPlace,       // it was kept for its place alone, and never used
-  kSuperseded,  // a later one is kept, and no prompt diverges between both
-  kSample,      // the same, but it is worth as much as before: it says what those are worth
+  kSuperseded,  // a later one is awaited, and no prompt diverges between the two
+  kSample,      // superseded, but at full worth: it measures what superseded ones save
 };
 
 // Ranks: the boundary with the lowest one goes first.
@@ -29,7 +29,7 @@ class CheckpointOrder {
   // Of one that was kept or used now; worth: the tokens that are computed again where it is lost,
   // as far as they count.
   virtual double rank(double worth) = 0;
-  // Meanwhile it is worth so many more.
+  // The rank after its worth rose by so much.
   virtual double moved(double rank, double more) const = 0;
   // One with this rank went to make room.
   virtual void went(double rank) = 0;
@@ -64,9 +64,9 @@ class Checkpoints {
   bool cold(NodeId node) const {  //
     return has(node) && heap_[places_[node.value]].sixteenths <= kCold;
   }
-  // The boundary before one that was just kept, if that supersedes it; kNone: it does not.
+  // The boundary that the node's, just kept, supersedes; kNone: there is none.
   NodeId superseded_by(NodeId node) const;
-  // A share of the tokens that it would spare counts from now on.
+  // Only a share of its tokens counts from now on, rounded down to sixteenths.
   void supersede(NodeId node, BoundaryKind kind, double share);
   // Pinned ones are worth more than any other.
   void pin(NodeId node);

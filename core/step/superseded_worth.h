@@ -1,8 +1,8 @@
-// What a superseded boundary is worth: one whose prefix leads to a later state that is kept, and to
-// nothing else before that. In a long conversation nobody resumes from an earlier turn's end again.
-// Where answers are asked for anew, or many continue the same way, somebody does. One in eight of
-// these boundaries keeps its full worth. What those have spared, relative to what boundaries that
-// are not superseded spare, is the share that the others are worth.
+// What a superseded boundary is worth: one whose prefix leads to a later state that is awaited, and
+// to nothing else before that. In a long conversation nobody resumes from an earlier turn's end
+// again. Where answers are asked for anew, or many continue the same way, somebody does. One in
+// eight of these boundaries is a sample: it keeps its full worth. What samples have saved, relative
+// to what boundaries that are not superseded save, is the share that the others are worth.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@ namespace quire {
 
 class SupersededWorth {
  public:
-  // Whether the next one that is superseded keeps its full worth, so that it says what they spare.
-  // Spread evenly: not the same conversations each time that all of them have a turn.
+  // Whether the next one that is superseded is a sample. Not every eighth: turns taken in order
+  // would sample the same conversations each time.
   bool samples_next() { return (++num_superseded_ * 0x9e3779b97f4a7c15) >> kSampledBits == 0; }
-  // Of the tokens that one would spare, those that count.
+  // Of the tokens that one would save, those that count.
   double share() const {
     if (samples_.count < kFewest || usual_.mean <= 0) return 1;
     return std::clamp(samples_.mean / usual_.mean, kLeastShare, 1.0);
   }
-  // A sample was used or lost; the tokens that it spared.
+  // A sample was used; the tokens that it saved. Or it was lost: 0.
   void sampled(uint64_t tokens) { samples_.add(tokens, kSamples); }
-  // The same of one that is not superseded.
+  // The same for one that is not superseded.
   void usual(uint64_t tokens) { usual_.add(tokens, kUsual); }
 
  private:

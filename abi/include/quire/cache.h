@@ -117,17 +117,17 @@ typedef struct quire_cache_options {
  *   from the end of the sequence. Without states, the same holds for windows where the sequence
  *   resumed itself and where its prompt diverged from an earlier one.
  * - A block of full attention that is computed again takes the place of an older copy that nobody
- *   uses. Not in pools with room for the states of fewer than 192 boundaries. */
+ *   uses. With states, only if the pool has room for the states of 192 boundaries. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: which states become checkpoints. A state is kept only where a hit can end.
  *
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
  * evicted. The worth of a boundary is the sum of two terms:
- * - The number of tokens to recompute from the previous boundary. It counts an eighth if only EVERY
- *   or CHUNK_END kept the boundary and no hit used it. If a later boundary is kept and no prompt
- *   diverges between both, a learned share counts, an eighth at least: earlier turns of a
- *   conversation, where nobody asks for them again. The share is 1 with keep_states,
- *   checkpoint_interval or QUIRE_CACHE_STRICT_LRU.
+ * - The number of tokens to recompute from the previous boundary. Only an eighth of it counts if
+ *   only EVERY or CHUNK_END kept the boundary and no hit used it. Only a learned fraction counts,
+ *   1/8 to 1, once a later boundary is kept where hits are expected and no prompt diverges between
+ *   the two. Such are earlier turns of a conversation. One in eight of them still counts in full.
+ *   If keep_states or checkpoint_interval is set, all of them do.
  * - An age term: the worth of the most recently evicted boundary at the time when this one was kept
  *   or last used.
  * All boundaries have the same number of bytes. Pinned boundaries stay. If they fill
