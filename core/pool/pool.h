@@ -204,7 +204,7 @@ class Pool {
       if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
     }
     if (at_.block(head.value).refs++ == 0) hold(head);
-    if (eviction_class == EvictionClass::kCold) at_.block(head.value).refs |= kColdRef;
+    if (cold) at_.block(head.value).refs |= kColdRef;
   }
   // One for each block of a table's stretch, the last one first; null ids are passed over.
   void ref_blocks(GroupId group, std::span<const int32_t> ids);

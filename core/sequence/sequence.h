@@ -58,7 +58,7 @@ struct Sequence {
   uint64_t prompt_end = 0;    // where others would resume who share the prompt (0055)
   uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
   uint32_t first_chunk = kNone, last_chunk = kNone;  // where symbols are kept
-  uint32_t dropped = 0;                              // symbols at the start of the first chunk that are not kept any more
+  uint32_t dropped = 0;                              // symbols of the first one that are gone
 };
 
 class Sequences {

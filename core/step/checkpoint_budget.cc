@@ -6,9 +6,9 @@ namespace quire {
 
 Status CheckpointBudget::prepare(uint64_t bytes) {
   if (!facts_.has_states || !facts_.reuse) return {};
-  uint64_t boundary = 0, least = UINT64_MAX, most = 0;
+  const uint64_t boundary = facts_.boundary_bytes();
+  uint64_t least = UINT64_MAX, most = 0;
   for (const uint32_t g : facts_.state_groups) {
-    boundary += facts_.groups[g].state_bytes;
     least = std::min(least, facts_.groups[g].state_bytes);
     most = std::max(most, pool_.num_pages() * facts_.plan(g).parts_per_page / facts_.plan(g).ids_per_block);
   }

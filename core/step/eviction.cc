@@ -28,11 +28,10 @@ void Eviction::empty_stale() {
   pool_.swap_stale();
 }
 
-// Where a state is the next to go from the pool, one that was kept for its place alone and never used, or that a later one supersedes and
-// that is worth half or less, goes before it, if nobody reads it:
-// as many states go as by age, but others. Only age decides among the rest: what a state is good for ages with the blocks of attention
-// before it, and where costlier but older ones stay those go first. Only where a page is of one state: others would go with their
-// neighbours.
+// Where a state is the next to go from the pool, a cold one goes before it, if nobody reads it: one that was kept for its place alone and
+// never used, or one that is superseded and worth half or less. As many states go as by age, but others. Only age decides among the rest:
+// what a state is good for ages with the blocks of attention before it, and where costlier but older ones stay those go first. Only where a
+// page is of one state: others would go with their neighbours.
 bool Eviction::give_up_least() {
   if (!facts_.has_states || facts_.strict_lru) return false;
   const PageId page = pool_.oldest_evictable();

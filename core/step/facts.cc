@@ -148,6 +148,12 @@ Stretch GroupFacts::passed_blocks(uint64_t end) const {
   return falls ? blocks_before(*this, live.sink_end(end), live.tail_begin(end)) : Stretch{};
 }
 
+uint64_t Facts::boundary_bytes() const {
+  uint64_t bytes = 0;
+  for (const uint32_t g : state_groups) bytes += groups[g].state_bytes;
+  return bytes;
+}
+
 double Facts::token_bytes() const {
   double bytes = 0;
   for (uint32_t g = 0; g < num_groups; ++g) {

@@ -15,9 +15,7 @@ Publishing::Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Seque
       eviction_(eviction),
       published_(published),
       fronts_(facts.num_groups) {
-  uint64_t boundary = 0;  // bytes of its states
-  for (const uint32_t g : facts.state_groups) boundary += facts.groups[g].state_bytes;
-  renews_ = !facts.strict_lru && facts.page_bytes * pool.num_pages() >= kFewBoundaries * boundary;
+  renews_ = !facts.strict_lru && facts.page_bytes * pool.num_pages() >= kFewBoundaries * facts.boundary_bytes();
   if (facts.reuse) path_.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
 }
 

@@ -14,7 +14,7 @@ class SupersededWorth {
  public:
   // Whether the next one that is superseded is a sample. Not every eighth: turns taken in order
   // would sample the same conversations each time.
-  bool samples_next() { return (++num_superseded_ * 0x9e3779b97f4a7c15) >> kSampledBits == 0; }
+  bool samples_next() { return (++num_superseded_ * 0x9e3779b97f4a7c15) >> kSampleShift == 0; }
   // Of the tokens that one would save, those that count.
   double share() const {
     if (samples_.count < kFewest || usual_.mean <= 0) return 1;
@@ -26,7 +26,7 @@ class SupersededWorth {
   void usual(uint64_t tokens) { usual_.add(tokens, kUsual); }
 
  private:
-  static constexpr uint32_t kSampledBits = 64 - 3;  // one in eight
+  static constexpr uint32_t kSampleShift = 64 - 3;  // one in eight
   // Boundaries that a mean covers, roughly; of samples at least kFewest.
   static constexpr uint64_t kFewest = 16, kSamples = 64, kUsual = 256;
   static constexpr double kLeastShare = 1. / 8;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace quire {
 namespace {
 
@@ -11,6 +13,15 @@ TEST(SupersededWorth, OneInEightIsASample) {
   uint32_t samples = 0;
   for (uint32_t i = 0; i < 800; ++i) samples += worth.samples_next() ? 1 : 0;
   EXPECT_EQ(samples, 100u);
+}
+
+TEST(SupersededWorth, SamplesAreNotTheSameConversationsInEachTurn) {
+  SupersededWorth worth;
+  std::set<uint32_t> sampled;
+  for (uint32_t i = 0; i < 8 * 80; ++i) {
+    if (worth.samples_next()) sampled.insert(i % 80);
+  }
+  EXPECT_GT(sampled.size(), 40u) << "of 80 conversations that take turns";
 }
 
 TEST(SupersededWorth, IsFullUntilSixteenSamplesSaySomethingElse) {

@@ -1,7 +1,7 @@
 // Symbols that the index does not hold yet, beside lists of them: random calls, for units of all sorts.
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <random>
 #include <vector>
 
