@@ -246,7 +246,7 @@ GO_TYPES = {  # enumerations with a type of their own
 }
 GO_PLAIN = ["quire_device_type", "quire_log_level", "quire_codec", "quire_state_kind", "quire_state_mode", "quire_kv_scales",
             "quire_field_role", "quire_compat_level", "quire_export_kind", "quire_ticket_kind"]  # enumerations without one
-GO_GROUPS = ["RUNTIME", "LAYER", "PLAN", "VLLM", "SELECT", "WINDOWS", "CACHE", "KEEP", "SEQUENCE", "ENTRY", "RESULT", "ABORT", "MAX",
+GO_GROUPS = ["RUNTIME", "LAYER", "PLAN", "VLLM", "SELECT", "CACHE", "KEEP", "SEQUENCE", "ENTRY", "RESULT", "ABORT", "MAX",
              "HASH", "EVENTS", "EXPORT", "IMPORT", "ATTENTION", "GATED", "CONV1D", "EXTENSION", "CONNECTOR", "COMPLETION"]
 GO_OTHERWISE = {"QUIRE_CONNECTOR_ABI_VERSION"}  # in the sources, or of no use to an engine
 

@@ -20,7 +20,7 @@ inline constexpr uint32_t kFirstBytes = sizeof(T);
 // list
 QUIRE_FIRST(quire_runtime_options, 144);
 QUIRE_FIRST(quire_probe_info, 568);
-QUIRE_FIRST(quire_cache_options, 120);
+QUIRE_FIRST(quire_cache_options, 112);
 QUIRE_FIRST(quire_identity, 56);
 QUIRE_FIRST(quire_capacity, 80);
 QUIRE_FIRST(quire_sequence_info, 56);

@@ -282,7 +282,7 @@ void Blocks::release_all(uint32_t sequence) {
 Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
   const Row& row = step.rows[r];
   const GroupFacts& group = facts_.groups[g];
-  const bool chosen = group.only_with_states || facts_.limits.window_interval != 0;  // only what is needed is found there
+  const bool chosen = group.with_states || group.chosen;  // only what is needed is found there
   if (facts_.strict_lru || row.num_tokens <= 1 || row.stays || chosen) return {};
   const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
   Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};

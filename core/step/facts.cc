@@ -52,10 +52,6 @@ Result<Limits> read_limits(const quire_cache_options& o) {
   }
   l.max_loads = std::min(or_default(o.max_loads, 16), l.max_sequences);
   l.max_load_tokens = o.max_load_tokens != 0 ? o.max_load_tokens : l.max_tokens;
-  l.window_interval = o.window_interval;
-  if (l.window_interval > uint64_t{1} << 40 && l.window_interval != QUIRE_WINDOWS_AT_ENDS) {
-    return invalid("window_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.window_interval));
-  }
   if (l.checkpoint_interval > uint64_t{1} << 40) {
     return invalid("checkpoint_interval: %llu, at most 2^40 tokens", static_cast<unsigned long long>(l.checkpoint_interval));
   }
@@ -77,6 +73,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
   f.limits = *limits;
   f.limits.max_load_tokens = std::min(f.limits.max_load_tokens, config.max_model_len);
   f.every = every;
+  f.chosen = every || (f.limits.keep & QUIRE_KEEP_EVERY) == 0;
   f.learns_places = !every && options.keep_states == 0 && (options.flags & QUIRE_CACHE_STRICT_LRU) == 0;
   f.config = std::move(plan);
   f.plan_digest = quire::plan_digest(config);
@@ -108,7 +105,7 @@ Result<Facts> Facts::make(std::shared_ptr<const Config> plan, const quire_cache_
     ++sizes;
   }
   if (f.has_states && f.reuse) f.first_state = f.state_groups[0];
-  f.learns_ends = f.has_states || (f.has_falling && !f.strict_lru && f.limits.window_interval == 0);
+  f.learns_ends = f.has_states || (f.has_falling && !f.strict_lru && !f.chosen);
   f.pin_grid = f.fine && sizes > 1 ? blocks : 1;
   f.block_grid = blocks;
   return f;
@@ -128,14 +125,13 @@ GroupFacts Facts::facts_of(const GroupPlan& g) const {
   f.look_ahead = drafts_into(g) ? g.look_ahead : 0;
   // A hit that drops a block needs one behind the boundary, which is not written yet when its state is kept.
   f.with_states = f.falls && has_states && f.look_ahead == 0 && !strict_lru;
-  f.only_with_states = f.sparse = f.with_states && limits.window_interval == 0;
+  f.sparse = f.with_states;
   if (!f.grows || g.live.window == 0 || f.sparse) return f;
-  const uint64_t joint_tokens = config->hit_alignment_tokens;
-  const uint64_t interval = limits.window_interval == 0 ? joint_tokens : round_up(limits.window_interval, joint_tokens);
+  f.chosen = chosen && (!has_states || strict_lru);
+  const uint64_t interval = f.chosen && every ? spacing : config->hit_alignment_tokens;
   f.kept = static_cast<uint32_t>(std::max<uint64_t>(ceil_div(g.live.window - 1, g.block_tokens), 1) + (f.look_ahead > 0 ? 1 : 0));
-  f.period = limits.window_interval == QUIRE_WINDOWS_AT_ENDS
-                 ? 0
-                 : static_cast<uint32_t>(std::clamp<uint64_t>(interval / g.block_tokens, 1, kNone));
+  const bool multiples = !f.chosen || (limits.keep & QUIRE_KEEP_EVERY) != 0;
+  f.period = multiples ? static_cast<uint32_t>(std::clamp<uint64_t>(interval / g.block_tokens, 1, kNone)) : 0;
   f.sparse = f.period == 0 || f.kept < f.period;
   return f;
 }

@@ -26,7 +26,6 @@ struct Limits {
   uint32_t max_loads = 0;
   uint64_t max_load_tokens = 0;
   uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
-  uint64_t window_interval = 0;      // tokens; 0 = every boundary where a hit can end
   uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool in_place = false;             // states are written where they are read
   bool at_blocks = false;            // kernels write the states of boundaries that a row crosses
@@ -82,9 +81,9 @@ struct GroupFacts {
   // that many are worth being found.
   bool sparse = false;  // false: all are
   uint32_t kept = 0;
-  uint32_t period = 0;            // 0 = none but those before ends of prompts and branch points
-  bool with_states = false;       // those before boundaries that keep states are
-  bool only_with_states = false;  // and no others, but for sinks: no interval was asked for
+  uint32_t period = 0;       // 0 = none but those before ends of prompts and branch points
+  bool chosen = false;       // by the caller: multiples of an interval, or none
+  bool with_states = false;  // sinks, and those before boundaries that keep states, are
 
   // Blocks that a load to `end` leaves out: nothing keeps them after its end.
   Stretch dead_blocks(uint64_t end) const;
@@ -103,6 +102,7 @@ struct Facts {
   uint64_t page_bytes = 1;    // on the shard whose pages are largest; of a plan without bytes: 1
   uint64_t spacing = 1;       // tokens between states that are kept in any case
   bool every = false;         // the caller gave it: chunks end at each multiple
+  bool chosen = false;        // the caller gave it, or keeps no multiples at all
   uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
   uint64_t pin_grid = 1;      // pins end at its multiples
   uint64_t block_grid = 1;    // tokens: all blocks of groups that need everything end at multiples

@@ -33,7 +33,7 @@ bool Publishing::worth_finding(const GroupFacts& group, uint64_t block, const Se
   if (!group.sparse || block * group.block_tokens < group.live.sink) return true;
   const uint64_t shift = group.look_ahead > 0 ? 1 : 0;
   if (group.period != 0 && block >= shift && (block - shift) % group.period >= group.period - group.kept) return true;
-  if (facts_.limits.window_interval == 0) return false;
+  if (!group.chosen) return false;
   const auto before = [&](uint64_t tokens) {
     const uint64_t end = group.block.quotient(facts_.joint.quotient(tokens) * facts_.config->hit_alignment_tokens) + shift;
     return block < end && block + group.kept >= end;
@@ -114,7 +114,7 @@ void Publishing::publish_behind(uint32_t q) {
 void Publishing::publish_windows(uint32_t q, NodeId node) {
   const uint64_t end = index_.tokens(node), unit = facts_.config->match_unit_tokens;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-    if (!facts_.groups[g].with_states || !facts_.groups[g].sparse) continue;
+    if (!facts_.groups[g].with_states) continue;
     const uint64_t tail = facts_.groups[g].live.tail_begin(end);
     path_.clear();
     NodeId at = node;
@@ -139,7 +139,7 @@ void Publishing::publish_run(uint32_t q, uint32_t g, std::span<const NodeId> mad
   if (front.next > end || front.next <= s.published) return;
   Holding& h = sequences_.holding(q, g);
   const auto last = static_cast<uint32_t>(group.block.quotient(end));
-  if (group.only_with_states && uint64_t{h.published_blocks} * group.block_tokens >= group.live.sink) {
+  if (group.with_states && uint64_t{h.published_blocks} * group.block_tokens >= group.live.sink) {
     h.published_blocks = last;
     return find_front(h, g);
   }

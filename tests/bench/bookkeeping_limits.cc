@@ -1,6 +1,11 @@
 // bookkeeping/worst_call and bookkeeping/probe_contention: what a serving loop feels, the longest call and not the mean.
+// bookkeeping/create: how long the largest pools take to begin.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <new>
 #include <thread>
 
 #include "bookkeeping_rig.h"
@@ -71,6 +76,42 @@ void worst_call(benchmark::State& state) {
     state.counters["reset_max_us"] = by_kind[Laps::kReset];
     state.counters["disturbed"] = static_cast<double>(disturbed);
     state.SetLabel(trace_name());
+  });
+}
+
+// Writes as many bytes of fresh memory. The first ones in a virtual machine's life can take ten times as long: the host provides them then.
+void touch_fresh(uint64_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  std::memset(memory, 1, bytes);
+  munmap(memory, bytes);
+}
+
+// A pool of 10^7 pages, and memory of the same size that is only written, in turn.
+void create(benchmark::State& state) {
+  guarded(state, [&] {
+    const client::Config config = plan_windows(state.range(0), 10'000'001);
+    std::vector<double> times, ratios;
+    uint64_t bytes = 0;
+    client::Error error;
+    for (auto _ : state) {
+      const auto start = Clock::now();
+      const client::Cache cache = make_cache(config.get(), 256, 8192);
+      times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+      state.SetIterationTime(times.back() * 1e-3);
+      auto stats = client::sized<quire_cache_stats>();
+      client::check(quire_cache_get_stats(cache.get(), &stats, &error), error);
+      bytes = stats.host_bytes;
+      const auto again = Clock::now();
+      touch_fresh(bytes);
+      ratios.push_back(times.back() / std::chrono::duration<double, std::milli>(Clock::now() - again).count());
+    }
+    std::sort(times.begin(), times.end());
+    std::sort(ratios.begin(), ratios.end());
+    state.counters["median_ms"] = times[times.size() / 2];
+    state.counters["x_touch"] = ratios[ratios.size() / 2];
+    state.counters["host_gb"] = static_cast<double>(bytes) * 1e-9;
   });
 }
 
@@ -168,6 +209,14 @@ void probe_contention(benchmark::State& state) {
 }
 
 BENCHMARK(worst_call)->Name("bookkeeping/worst_call")->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK(create)
+    ->Name("bookkeeping/create")
+    ->ArgName("groups")
+    ->Arg(1)
+    ->Arg(4)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(5);
 BENCHMARK(probe_contention)->Name("bookkeeping/probe_contention")->Unit(benchmark::kMillisecond)->Iterations(1);
 
 }  // namespace

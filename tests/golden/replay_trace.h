@@ -151,9 +151,8 @@ class ReplayedCache {
     options.hash_seed = 11;
     options.keep_states = QUIRE_KEEP_EVERY | QUIRE_KEEP_ASKED;
     const json retention = config_.value("retention", json());
-    if (states_ && retention == 0) options.keep_states = QUIRE_KEEP_ASKED;
-    if (states_ && !retention.is_null()) options.checkpoint_interval = retention.get<uint64_t>();
-    if (!retention.is_null()) options.window_interval = retention == 0 ? QUIRE_WINDOWS_AT_ENDS : retention.get<uint64_t>();
+    if (retention == 0) options.keep_states = QUIRE_KEEP_ASKED;
+    if (!retention.is_null()) options.checkpoint_interval = retention.get<uint64_t>();
     options.max_media = 1 << 16;
     options.num_state_branches = branches_;
     options.flags =

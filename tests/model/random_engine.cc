@@ -98,7 +98,9 @@ void Engine::create_cache() {
   options.num_state_branches = shape_.branches;
   if (shape_.in_place) options.flags |= QUIRE_CACHE_STATES_IN_PLACE;
   if (shape_.at_blocks) options.flags |= QUIRE_CACHE_STATES_AT_BLOCKS;
-  if (shape_.states && roll(kKeepStates, 30)) {
+  const auto window = [](const GroupSketch& g) { return g.live.window != 0; };
+  const bool windows = std::any_of(shape_.groups.begin(), shape_.groups.end(), window);
+  if ((shape_.states || windows) && roll(kKeepStates, 30)) {
     options.keep_states = static_cast<uint32_t>(1 + pick(rng_, 31));
     note(kKeepStates);
   }
@@ -119,15 +121,13 @@ void Engine::create_cache() {
     options.max_index_units = 8 + pick(rng_, 60);
     note(kSmallIndex);
   }
-  const auto window = [](const GroupSketch& g) { return g.live.window != 0; };
-  if (std::any_of(shape_.groups.begin(), shape_.groups.end(), window) && roll(kWindowInterval, 40)) {
-    options.window_interval = chance(rng_, 30) ? QUIRE_WINDOWS_AT_ENDS : 1 + pick(rng_, 60);
-    note(kWindowInterval);
-  }
   const auto drafts = [](const GroupSketch& g) { return g.look_ahead != 0; };
   if (std::any_of(shape_.groups.begin(), shape_.groups.end(), drafts)) note(kDrafts);
   options.max_pins = kMostPins;
-  if (chance(rng_, 30)) options.checkpoint_interval = 1 + pick(rng_, 40);
+  if ((shape_.states || windows) && roll(kCheckpointInterval, 30)) {
+    options.checkpoint_interval = 1 + pick(rng_, 60);
+    note(kCheckpointInterval);
+  }
   if (shape_.states && roll(kCheckpointBytes, 40)) {
     uint64_t boundary = 0;  // a plan made by hand has pages of a byte
     for (const GroupSketch& g : shape_.groups) boundary += g.live.state ? ceil_div(g.ids_per_block, g.parts_per_page) : 0;

@@ -49,7 +49,7 @@ enum Operation : uint32_t {
   kPin,
   kLoad,
   kLoadFailure,
-  kWindowInterval,
+  kCheckpointInterval,
   kDrafts,           // groups that write ahead of what is committed
   kCheckpointBytes,  // kept states have a budget
   kGiveUpState,      // one of them goes for another

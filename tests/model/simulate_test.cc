@@ -49,7 +49,7 @@ bool is_of_engine(uint32_t o) {
     case kStatesAtBlocks:
     case kHitsInside:
     case kKeepStates:
-    case kWindowInterval:
+    case kCheckpointInterval:
     case kDrafts:
     case kCheckpointBytes:
     case kEncoder:

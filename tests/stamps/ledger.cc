@@ -59,7 +59,6 @@ quire_cache_options Ledger::draw_options() {
   if (dice_.percent(40)) o.keep_states = dice_.small(1, 31);
   if (dice_.percent(15)) o.max_index_units = dice_.between(8, 200);
   if (dice_.percent(30)) o.checkpoint_interval = dice_.between(1, 40);
-  if (dice_.percent(30)) o.window_interval = dice_.percent(30) ? QUIRE_WINDOWS_AT_ENDS : dice_.between(1, 40);
   o.max_pins = 8;
   if (dice_.percent(30)) o.pin_quota_tokens = dice_.between(16, 200);
   o.hash_seed = dice_.roll() | 1;
@@ -68,7 +67,8 @@ quire_cache_options Ledger::draw_options() {
   limits_.loads = std::min(o.max_loads != 0 ? o.max_loads : 16, o.max_sequences);
   limits_.load_tokens = o.max_load_tokens != 0 ? o.max_load_tokens : o.max_tokens_per_step;
   limits_.reuse = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && plan_.encoder == 0;
-  limits_.finds_all = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && o.max_index_units == 0 && o.window_interval == 0 && o.max_roots == 0;
+  const bool chosen = o.checkpoint_interval != 0 || (o.keep_states != 0 && (o.keep_states & QUIRE_KEEP_EVERY) == 0);
+  limits_.finds_all = (o.flags & QUIRE_CACHE_NO_PREFIX_REUSE) == 0 && o.max_index_units == 0 && !chosen && o.max_roots == 0;
   limits_.finds_all = limits_.finds_all && !plan_.states && !plan_.drafts && plan_.encoder == 0;
   if (plan_.states && dice_.percent(35)) {
     for (const quire_group_info& group : plan_.groups) {

@@ -53,8 +53,7 @@ class Mixed {
     base_.max_len = long_ ? 1500 : 700;
     base_.ns_per_token = percent(20) ? 2000 : 0;
     base_.keep = percent(70) ? QUIRE_KEEP_EVERY : 0;
-    base_.checkpoint_interval = has_states_ && base_.keep != 0 ? base_.unit : 0;
-    base_.window_interval = percent(50) ? base_.unit : 0;
+    base_.checkpoint_interval = percent(50) || (has_states_ && base_.keep != 0) ? base_.unit : 0;
     base_.others = percent(60) ? std::vector<uint32_t>{1, 2, 4} : std::vector<uint32_t>();
     base_.may_refuse = true;
     base_.reasons = has_drafts_ ? 1 + static_cast<uint32_t>(pick(7)) : 1 + static_cast<uint32_t>(pick(15));

@@ -76,7 +76,6 @@ Engine::Engine(Clock& clock, EngineOptions options, std::vector<FakeStore*> stor
   own.max_sequences = 16;
   own.flags = options_.flags;
   own.keep_states = options_.keep;
-  own.window_interval = options_.window_interval;
   own.checkpoint_interval = options_.checkpoint_interval;
   own.max_load_tokens = options_.max_load_tokens != 0 ? options_.max_load_tokens : options_.max_len;
   own.hash_seed = 5;

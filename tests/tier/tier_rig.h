@@ -66,7 +66,6 @@ struct EngineOptions {
   double ns_per_token = 0;
   uint32_t flags = 0;  // of the cache
   uint32_t keep = 0;   // quire_cache_options.keep_states
-  uint64_t window_interval = 0;
   uint64_t checkpoint_interval = 0;
   std::string connector = "fake_store";
   std::string settings = {};  // of a connector that is no fake and takes real time

@@ -220,7 +220,7 @@ replay MODELS/llama-3.1-8b.json agents:0 | trace 'agents:0' ; must be agents:1..
 replay MODELS/llama-3.1-8b.json agents:1 --keep every,all | --keep: 'all' ; must be some of every, chunk-end
 replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes 1GiB,2GiB | --checkpoint-bytes: '1GiB,2GiB' ; must be one size
 replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-bytes -1 | --checkpoint-bytes: '-1' ; with or without a unit
-replay MODELS/llama-3.1-8b.json agents:1 --window-interval 0 | --window-interval: '0' ; must be a whole number 1..4294967295
+replay MODELS/llama-3.1-8b.json agents:1 --checkpoint-interval 0 | --checkpoint-interval: '0' ; must be a whole number 1..4294967295
 replay MODELS/llama-3.1-8b.json agents:1 --oracle lru,belady | --oracle: 'belady' ; must be some of infinite, lru
 replay MODELS/llama-3.1-8b.json agents:1 --tier 0GiB | --tier: '0GiB'; must be 1
 replay MODELS/llama-3.1-8b.json agents:1 --tier 1GiB,2GiB | --tier: one size is wanted

@@ -66,7 +66,7 @@ commands = [["plan", qwen], ["plan", qwen, "--policy", "vllm", "--tp", 2], ["pla
              "--engines", "2", "--tier", "store:1GiB"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--arrivals", "--step-time", "25", "--token-time", "30", "--engines", "2"],
             ["replay", qwen, "agents:2", "--memory", "8GiB", "--keep", "prompt-end,junction", "--checkpoint-bytes", "1GiB", "--two-states",
-             "--window-interval", "ends", "--strict-lru", "--first-chunks", "--link-tails",
+             "--strict-lru", "--first-chunks", "--link-tails",
              "--oracle", "infinite,lru,clairvoyant,marconi", "--active-params", "3"], ["call", "--driver", "null", "echo.i32", "7"],
             ["call", "--driver", "null", "--list"]]
 seen = set()

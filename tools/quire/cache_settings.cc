@@ -41,29 +41,20 @@ uint64_t bytes_of(const std::string& text) {
   return sizes[0];
 }
 
-uint64_t windows_of(const std::string& text) {
-  if (text == "ends") return QUIRE_WINDOWS_AT_ENDS;
-  const std::vector<uint32_t> tokens = numbers_of("--window-interval", text, 1, UINT32_MAX);
-  if (tokens.size() != 1) throw CLI::ValidationError("--window-interval", "'" + text + "'; must be one number of tokens, or ends");
-  return tokens[0];
-}
-
 }  // namespace
 
 void add_cache_settings(CLI::App* command, CacheSettings* settings) {
   command->add_option_function<std::string>(
       "--keep", [settings](const std::string& text) { settings->keep_states = kept_of(text); },
-      "which states become checkpoints, with commas: every (multiples of --checkpoint-interval), chunk-end, prompt-end, junction (where "
-      "requests went apart), asked (none: a replay asks for none); all but chunk-end when absent, with --strict-lru all");
-  command->add_option("--checkpoint-interval", settings->checkpoint_interval, "tokens between kept states; the policy's when absent")
+      "where a sequence can be resumed, with commas: every (multiples of --checkpoint-interval), chunk-end, prompt-end, junction (where "
+      "requests diverged), asked (none: a replay asks for none); all but chunk-end when absent, with --strict-lru all");
+  command
+      ->add_option("--checkpoint-interval", settings->checkpoint_interval,
+                   "tokens between kept states, and between windows of models without states; the library's choice when absent")
       ->check(whole(1, UINT32_MAX));
   command->add_option_function<std::string>(
       "--checkpoint-bytes", [settings](const std::string& text) { settings->checkpoint_bytes = bytes_of(text); },
       "bytes that checkpoints may take at most per shard, e.g. 1.5GiB; a share of the pool that is learned when absent");
-  command->add_option_function<std::string>(
-      "--window-interval", [settings](const std::string& text) { settings->window_interval = windows_of(text); },
-      "tokens between the boundaries at which windows stay findable, or ends: at ends of prompts and junctions alone; the library's "
-      "choice when absent");
   command->add_flag("--two-states", settings->two_states,
                     "two states per running sequence: a step reads one and writes the other; else it writes in place");
   command->add_flag("--strict-lru", settings->strict_lru, "evict by last use alone");
@@ -74,7 +65,6 @@ quire_cache_options options_of(const CacheSettings& settings) {
   options.keep_states = settings.keep_states;
   options.checkpoint_interval = settings.checkpoint_interval;
   options.checkpoint_bytes = settings.checkpoint_bytes;
-  options.window_interval = settings.window_interval;
   options.flags = (settings.two_states ? 0 : QUIRE_CACHE_STATES_IN_PLACE) | (settings.strict_lru ? QUIRE_CACHE_STRICT_LRU : 0);
   return options;
 }

@@ -14,7 +14,6 @@ struct CacheSettings {
   uint32_t keep_states = 0;
   uint64_t checkpoint_interval = 0;
   uint64_t checkpoint_bytes = 0;
-  uint64_t window_interval = 0;
   bool two_states = false;  // false: states in place, which is not the library's default
   bool strict_lru = false;
 };

@@ -43,8 +43,8 @@ typedef struct quire_cache_options {
    * commit can then accept any number of them. Each sequence reserves this many extra states. At
    * most 64. */
   uint32_t num_state_branches;
-  /* Which states become checkpoints: QUIRE_KEEP_*. 0 = all but CHUNK_END, and with
-   * QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they are
+  /* The boundaries at which a sequence can be resumed: QUIRE_KEEP_*. 0 = all but CHUNK_END, and
+   * with QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they are
    * evicted first, and checkpoint_bytes limits them. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
@@ -56,24 +56,17 @@ typedef struct quire_cache_options {
    * Only the reason of a miss can (UNKNOWN_PREFIX or EVICTED), because the memory of what was
    * evicted is limited. */
   uint64_t hash_seed;
-  /* Tokens between the checkpoints that QUIRE_KEEP_EVERY keeps.
-   * - Above 0: rounded up to the boundary grid. A chunk ends at every multiple, so a small interval
-   *   makes many short chunks.
-   * - 0: the plan's interval, checkpoint_interval of quire_group_info. A chunk ends at the last of
-   *   its multiples only. If states kept at such multiples for no other reason are evicted unused,
-   *   only one in eight is kept, until they are used again or much of the pool is free. Not with
-   *   keep_states or QUIRE_CACHE_STRICT_LRU.
-   * - 0, and the plan has none (policies vllm and pack:N): every boundary at which a row ends. A
-   *   chunk ends at its last boundary. */
+  /* Tokens between the boundaries that QUIRE_KEEP_EVERY keeps.
+   * - Above 0: rounded up to the boundary grid. In models with recurrent states a chunk ends at
+   *   every multiple, so a small interval makes many short chunks.
+   * - 0, models without recurrent states: every boundary where a hit can end.
+   * - 0, models with recurrent states: the plan's interval, checkpoint_interval of
+   *   quire_group_info. A chunk ends at the last of its multiples only. If states kept at such
+   *   multiples for no other reason are evicted unused, only one in eight is kept, until they are
+   *   used again or much of the pool is free. Not with keep_states or QUIRE_CACHE_STRICT_LRU.
+   * - 0, models with recurrent states, and the plan has no interval (policies vllm and pack:N):
+   *   every boundary at which a row ends. A chunk ends at its last boundary. */
   uint64_t checkpoint_interval;
-  /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
-   * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
-   * at ends of prompts and at junctions. QUIRE_WINDOWS_AT_ENDS omits the multiples.
-   * 0 = wherever a hit can end. In models without recurrent states this is every boundary. In
-   * models with recurrent states it is every boundary where a state is kept; with
-   * QUIRE_CACHE_STRICT_LRU, and in groups that drafts write into, it is every boundary in these
-   * models, too. */
-  uint64_t window_interval;
   /* Tokens that all pins of one salt may hold together. Shared tokens count once per pin. 0 = no
    * limit. */
   uint64_t pin_quota_tokens;
@@ -95,10 +88,6 @@ typedef struct quire_cache_options {
 /* Highest max_loads. */
 #define QUIRE_MAX_LOADS 4096
 
-/* window_interval: only at ends of prompts and at junctions. A junction is a branch point: a
- * boundary where earlier requests diverged. */
-#define QUIRE_WINDOWS_AT_ENDS 0xffffffffffffffffu
-
 /* Nothing is published and nothing is matched. */
 #define QUIRE_CACHE_NO_PREFIX_REUSE 0x1u
 /* A step writes a state in place, over the state that it reads. Exception: a state that is a
@@ -111,7 +100,8 @@ typedef struct quire_cache_options {
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
  * - Blocks that left a window within the row that computed them are evicted first, except near the
- *   boundaries where others are known to resume. With a window_interval there are none.
+ *   boundaries where others are known to resume. Not where checkpoint_interval or keep_states
+ *   says where windows are findable.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
  *   from the end of the sequence. Without states, the same holds for windows where the sequence
@@ -119,7 +109,16 @@ typedef struct quire_cache_options {
  * - A block of full attention that is computed again takes the place of an older copy that nobody
  *   uses. With states, only if the pool has room for the states of 192 boundaries. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
-/* keep_states: which states become checkpoints. A state is kept only where a hit can end.
+/* keep_states: the boundaries at which a sequence can be resumed. All of them are boundaries where
+ * a hit can end.
+ *
+ * The recurrent states of these boundaries are kept. They are the checkpoints.
+ *
+ * Windowed blocks are findable where resuming needs them:
+ * - In models with recurrent states: before each checkpoint. If drafts write into the group: before
+ *   every boundary.
+ * - In models without, and in all models with QUIRE_CACHE_STRICT_LRU: before the boundaries of
+ *   EVERY, if it is set, before ends of prompts, and before junctions.
  *
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
  * evicted. The worth of a boundary is the sum of two terms:
@@ -142,8 +141,8 @@ typedef struct quire_cache_options {
 #define QUIRE_KEEP_CHUNK_END 0x2u
 /* At the end of prompts. It is known from the symbols of a match or QUIRE_ENTRY_PROMPT_END. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
-/* At a junction: attention alone could have resumed there, but no state was kept. The next prompt
- * that passes it leaves one. */
+/* At a junction, a boundary where an earlier request diverged: attention alone could have resumed
+ * there, but no state or no window was kept. The next prompt that passes it leaves one. */
 #define QUIRE_KEEP_JUNCTION 0x8u
 /* At the end of rows with QUIRE_ENTRY_KEEP_STATE, and of loads. */
 #define QUIRE_KEEP_ASKED 0x10u

@@ -42,11 +42,6 @@ const (
 	SelectOneLayer = C.QUIRE_SELECT_ONE_LAYER
 )
 
-// QUIRE_WINDOWS: see the headers.
-const (
-	WindowsAtEnds = C.QUIRE_WINDOWS_AT_ENDS
-)
-
 // QUIRE_CACHE: see the headers.
 const (
 	CacheNoPrefixReuse  = C.QUIRE_CACHE_NO_PREFIX_REUSE

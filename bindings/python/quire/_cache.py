@@ -86,9 +86,9 @@ class Cache(Owned):
     - flags: `CacheFlag`
     - watermark_pages: pages that a new sequence leaves free while others use memory
     - num_state_branches: draft tokens in a row for which a state is written after each
-    - keep_states: `Keep`, which states become checkpoints; 0 = all but CHUNK_END
-    - checkpoint_interval, window_interval: tokens; 0 = chosen. checkpoint_bytes: 0 = a share that
-      is learned
+    - keep_states: `Keep`, the boundaries at which a sequence can be resumed; 0 = all but CHUNK_END
+    - checkpoint_interval: tokens between those of `Keep.EVERY`; 0 = chosen
+    - checkpoint_bytes: bytes of states at most; 0 = a share of the pool that is learned
     - hash_seed: 0 = random; neither hits nor evictions depend on it
 
     runtime: its clock and log; None = defaults. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (host
@@ -99,14 +99,14 @@ class Cache(Owned):
                  max_entries_per_step: int = 0, max_tokens_per_step: int = 0, step_depth: int = 0, max_roots: int = 0,
                  watermark_pages: int = 0, num_state_branches: int = 0, keep_states: Keep = Keep(0), max_pins: int = 0,
                  max_index_units: int = 0, max_media: int = 0, hash_seed: int = 0, checkpoint_interval: int = 0,
-                 window_interval: int = 0, pin_quota_tokens: int = 0, checkpoint_bytes: int = 0, max_loads: int = 0,
+                 pin_quota_tokens: int = 0, checkpoint_bytes: int = 0, max_loads: int = 0,
                  max_load_tokens: int = 0) -> None:
         self._handle = None
         options, kept = cache_options_struct(
             flags=flags, max_sequences=max_sequences, max_entries_per_step=max_entries_per_step, max_tokens_per_step=max_tokens_per_step,
             step_depth=step_depth, max_roots=max_roots, watermark_pages=watermark_pages, num_state_branches=num_state_branches,
             keep_states=keep_states, max_pins=max_pins, max_index_units=max_index_units, max_media=max_media, hash_seed=hash_seed,
-            checkpoint_interval=checkpoint_interval, window_interval=window_interval, pin_quota_tokens=pin_quota_tokens,
+            checkpoint_interval=checkpoint_interval, pin_quota_tokens=pin_quota_tokens,
             checkpoint_bytes=checkpoint_bytes, max_loads=max_loads, max_load_tokens=max_load_tokens)
         out = ffi.new("quire_cache **")
         call(lib.quire_cache_create, NULL if runtime is None else runtime._pointer, config._pointer, options, out)

@@ -43,7 +43,14 @@ TEST(Windows, KeepOnlyBlocksThatAJointBoundaryReachesBackTo) {
 
 quire_cache_options every(uint64_t tokens) {
   quire_cache_options options{};
-  options.window_interval = tokens;
+  options.checkpoint_interval = tokens;
+  return options;
+}
+
+quire_cache_options keeping(uint32_t states, uint32_t flags) {
+  quire_cache_options options{};
+  options.keep_states = states;
+  options.flags = flags;
   return options;
 }
 
@@ -57,7 +64,7 @@ TEST(Windows, KeepWhatMultiplesOfTheIntervalAndTheEndOfThePromptNeed) {
 }
 
 TEST(Windows, KeepEndsOfPromptsAndJunctionsOnly) {
-  Fixture f({kFull, kWindow}, 64, 2, every(QUIRE_WINDOWS_AT_ENDS));
+  Fixture f({kFull, kWindow}, 64, 2, keeping(QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION, 0));
   leave(f, count_from(1, 41));
   EXPECT_EQ(f.stats().parts_cached, 10U + 1U);
   EXPECT_EQ(hit_of(f, count_from(1, 41)), 40U);
@@ -70,14 +77,6 @@ TEST(Windows, KeepEndsOfPromptsAndJunctionsOnly) {
   EXPECT_EQ(hit_of(f, third), 24U);
 }
 
-quire_cache_options keeping(uint32_t states, uint32_t flags, uint64_t window_interval = 0) {
-  quire_cache_options options{};
-  options.keep_states = states;
-  options.flags = flags;
-  options.window_interval = window_interval;
-  return options;
-}
-
 // Blocks of 4 tokens, a window of 5: its block before a boundary is what resuming there needs.
 TEST(Windows, AreFoundWhereStatesAreKept) {
   const std::vector<GroupSketch> hybrid = {kFull, kWindow, kState};
@@ -88,11 +87,14 @@ TEST(Windows, AreFoundWhereStatesAreKept) {
   EXPECT_EQ(hit_of(f, count_from(1, 40)), 0U);
   Fixture strict(hybrid, 64, 2, keeping(QUIRE_KEEP_CHUNK_END, QUIRE_CACHE_STRICT_LRU));
   leave(strict, count_from(1, 41));
-  EXPECT_EQ(strict.stats().parts_cached, 10U + 10U + 1U);
+  EXPECT_EQ(strict.stats().parts_cached, 10U + 1U + 1U) << "the window's before the end of the prompt";
+  Fixture all(hybrid, 64, 2, keeping(QUIRE_KEEP_EVERY, QUIRE_CACHE_STRICT_LRU));
+  leave(all, count_from(1, 41));
+  EXPECT_EQ(all.stats().parts_cached, 10U + 10U + 1U);
 }
 
-TEST(Windows, AStateThatIsKeptOutsideTheIntervalBringsItsOwn) {
-  Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_ASKED, 0, 16));
+TEST(Windows, AStateThatIsAskedForBringsItsOwn) {
+  Fixture f({kFull, kWindow, kState}, 64, 2, keeping(QUIRE_KEEP_ASKED, 0));
   const SequenceId id = f.open();
   StepId step;
   const quire_reserve_result r = f.reserve(id, count_from(1, 41), 12, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_KEEP_STATE, &step);
@@ -163,7 +165,7 @@ TEST(Windows, RefuseAnIntervalBeyondTheLimit) {
   options.struct_size = sizeof options;
   const auto made = Cache::create(make_config({kFull}, 8, 64), options);
   ASSERT_FALSE(made.ok());
-  EXPECT_NE(made.status().message().find("window_interval: 1099511627777"), std::string::npos);
+  EXPECT_NE(made.status().message().find("checkpoint_interval: 1099511627777"), std::string::npos);
 }
 
 TEST(Drafts, AHitDropsTheLastBlockOfTheGroupsThatTheyWrite) {

@@ -78,7 +78,7 @@ TEST(Load, BringsOfAGroupWhatItLacks) {
 // The window's blocks are gone, those of full attention are here.
 TEST(Load, SharesFullAttentionWhereAWindowWasEvicted) {
   quire_cache_options options{};
-  options.window_interval = QUIRE_WINDOWS_AT_ENDS;
+  options.keep_states = QUIRE_KEEP_PROMPT_END;
   Fixture f({kFull, kWindow}, 64, 2, options);
   f.prefill(f.open(), count_from(1, 49));
   std::vector<quire_symbol> other = count_from(1, 33);
@@ -255,7 +255,7 @@ TEST(Load, MayBeLongerThanAStepOfAFollower) {
 // The window lacks a token that full attention has in a block of others.
 TEST(Load, ThatIsCutInsideASharedBlockGoesOnInACopy) {
   quire_cache_options options{};
-  options.window_interval = QUIRE_WINDOWS_AT_ENDS;
+  options.keep_states = QUIRE_KEEP_PROMPT_END;
   const GroupSketch window{LiveRange{.window = 40}, 4, 1, 1};
   Fixture f({kFull, window}, 64, 2, options);
   f.prefill(f.open(), count_from(1, 101));

@@ -131,7 +131,7 @@ TEST(Reuse, TheWindowWhereOthersLeftTheWayIsNotEvictedFirst) {
 // Blocks before multiples of the interval are kept because somebody asked for it: they age like the others. The oldest request goes first.
 TEST(Reuse, WindowsAtMultiplesOfTheIntervalAgeLikeOthers) {
   quire_cache_options options{};
-  options.window_interval = 16;
+  options.checkpoint_interval = 16;
   Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 44, 2, options);
   request(&f, count_from(100000, 40), 64);
   request(&f, shared_by(56, 1000, 64), 64);

@@ -60,7 +60,6 @@ pub const QUIRE_ABORT_NOT_LAUNCHED: u32 = 1;
 pub const QUIRE_BATCH_MAX_PITCH: u32 = 1;
 pub const QUIRE_MAX_FILLS: u32 = 256;
 pub const QUIRE_MAX_LOADS: u32 = 4096;
-pub const QUIRE_WINDOWS_AT_ENDS: u64 = 18446744073709551615;
 pub const QUIRE_CACHE_NO_PREFIX_REUSE: u32 = 1;
 pub const QUIRE_CACHE_STATES_IN_PLACE: u32 = 2;
 pub const QUIRE_CACHE_STATES_AT_BLOCKS: u32 = 4;
@@ -680,7 +679,6 @@ pub struct quire_cache_options {
     pub max_media: u64,
     pub hash_seed: u64,
     pub checkpoint_interval: u64,
-    pub window_interval: u64,
     pub pin_quota_tokens: u64,
     pub checkpoint_bytes: u64,
     pub max_loads: u32,

@@ -125,7 +125,6 @@ layout! {
         max_media,
         hash_seed,
         checkpoint_interval,
-        window_interval,
         pin_quota_tokens,
         checkpoint_bytes,
         max_loads,

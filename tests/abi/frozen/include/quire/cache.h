@@ -60,14 +60,6 @@ typedef struct quire_cache_options {
    * a small interval makes many short chunks. 0 = the plan's interval; a chunk then ends at the
    * last of its multiples only. */
   uint64_t checkpoint_interval;
-  /* Windows: distance in tokens between the boundaries at which a sequence can be resumed.
-   * Windowed blocks stay findable at multiples of this distance (rounded up to the boundary grid),
-   * at ends of prompts and at junctions. QUIRE_WINDOWS_AT_ENDS omits the multiples.
-   * 0 = wherever a hit can end. In models without recurrent states this is every boundary. In
-   * models with recurrent states it is every boundary where a state is kept; with
-   * QUIRE_CACHE_STRICT_LRU, and in groups that drafts write into, it is every boundary in these
-   * models, too. */
-  uint64_t window_interval;
   /* Tokens that all pins of one salt may hold together. Shared tokens count once per pin. 0 = no
    * limit. */
   uint64_t pin_quota_tokens;
@@ -89,10 +81,6 @@ typedef struct quire_cache_options {
 /* Highest max_loads. */
 #define QUIRE_MAX_LOADS 4096
 
-/* window_interval: only at ends of prompts and at junctions. A junction is a branch point: a
- * boundary where earlier requests diverged. */
-#define QUIRE_WINDOWS_AT_ENDS 0xffffffffffffffffu
-
 /* Nothing is published and nothing is matched. */
 #define QUIRE_CACHE_NO_PREFIX_REUSE 0x1u
 /* A step writes a state in place, over the state that it reads. Exception: a state that is a
@@ -105,7 +93,7 @@ typedef struct quire_cache_options {
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
  * - Blocks that left a window within the row that computed them are evicted first, except near the
- *   boundaries where others are known to resume. With a window_interval there are none.
+ *   boundaries where others are known to resume.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
  *   from the end of the sequence. */
