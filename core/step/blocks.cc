@@ -276,17 +276,22 @@ void Blocks::release_all(uint32_t sequence) {
   sequences_.at(sequence).falls_at = sequences_.at(sequence).shown = 0;
 }
 
-// What left the live range within the row that computed it is behind every boundary at which a sequence stopped: it goes before everything
-// else. Warm stay the blocks that were live before, the window before the last one (who comes back often turns off a little earlier), and
-// from the window on where others left the way or will resume.
+// Whether the row decodes, perhaps with drafts: it is no chunk of a prompt, or too short for a boundary of its own.
+bool Blocks::is_short(const Row& row) const { return row.num_tokens <= facts_.config->hit_alignment_tokens; }
+
+// Of blocks that left the live range: those before no boundary where a sequence is expected to resume. They go before everything else.
+// - Rows that decode: all behind the last row that did not, since others resume at its end, at the end of the sequence, or before.
+// - Other rows: what left within the row that computed it. Warm stay the blocks that were live before, and from the window on where others
+//   left the way or will resume.
 Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
   const Row& row = step.rows[r];
+  const Sequence& s = sequences_.at(row.sequence);
   const GroupFacts& group = facts_.groups[g];
   const bool chosen = group.with_states || group.chosen;  // only what is needed is found there
-  if (facts_.strict_lru || row.num_tokens <= 1 || row.stays || chosen) return {};
-  const uint64_t turn = committed - std::min(committed, group.live.window + group.live.chunk);
-  Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(turn)))};
-  const Sequence& s = sequences_.at(row.sequence);
+  if (facts_.strict_lru || chosen) return {};
+  if (is_short(row)) return {static_cast<uint32_t>(group.block.ceil(std::max(s.paused, s.prompt))), kNone};
+  if (row.stays) return {};
+  Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(committed)))};
   for (const uint64_t end : {s.branch_point, s.prompt_end}) {
     if (end > row.position && end <= committed)
       cold.end = std::min(cold.end, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(end))));
@@ -301,6 +306,7 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
 // a block are the pool's to know. A load has no steps of its sequence beside it.
 void Blocks::prune(uint32_t sequence, const Step& step, size_t row) {
   Sequence& s = sequences_.at(sequence);
+  if (!is_short(step.rows[row])) s.paused = s.committed;
   if (s.committed < s.falls_at) return;
   s.falls_at = UINT64_MAX;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {

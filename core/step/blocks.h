@@ -95,6 +95,7 @@ class Blocks {
   uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
   // Zeroed before the step.
   void note_zero(PageId page, Step* step) { step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0}); }
+  bool is_short(const Row& row) const;
   Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   const Facts& facts_;

@@ -23,6 +23,7 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.root = p.root;
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
+  c.paused = p.committed;  // where another one begins
   c.prompt = p.prompt;
   c.prompt_end = p.prompt_end;
   c.branch_point = p.branch_point;

@@ -147,7 +147,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.in_flight = 0;
   sequences.set_reserved(&s, 0);
   s.encoder = 0;
-  s.committed = s.known = s.published = s.hit_tokens = s.branch_point = s.prompt = s.prompt_end = 0;
+  s.committed = s.known = s.published = s.hit_tokens = s.branch_point = s.paused = s.prompt = s.prompt_end = 0;
 }
 
 Status Cache::sequence_finish(SequenceId id) {

@@ -99,8 +99,9 @@ typedef struct quire_cache_options {
  * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
- * - Blocks that left a window within the row that computed them are evicted first, except near the
- *   boundaries where others are known to resume. Not where checkpoint_interval or keep_states
+ * - Blocks that left a window within the row that computed them, and those that left it while the
+ *   sequence decoded after them, are evicted first, except near boundaries where others are
+ *   expected to resume. Not where checkpoint_interval or keep_states
  *   says where windows are findable.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
