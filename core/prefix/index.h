@@ -56,6 +56,8 @@ struct Match {
   uint64_t hit_tokens = 0;       // every group can resume here
   uint64_t full_hit_tokens = 0;  // the groups that need everything could
   NodeId node{kNone};            // at hit_tokens; the root's node when 0
+  NodeId deepest{kNone};         // where the search ended; like `node`, it may go when blocks do
+  bool was_longer = false;       // because what follows there was evicted
   quire_miss miss = QUIRE_MISS_NONE;
 };
 
@@ -116,7 +118,8 @@ class PrefixIndex {
   NodeId parent(NodeId node) const { return NodeId(parent_of(node.value)); }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
-  // Bits that users of the index note at a node; they go with it.
+  // Bits that users of the index note at a node; they go with it. PromptEnds has the lowest four,
+  // OutputReuse 0x20 and 0x40, NearEviction 0x80.
   uint8_t& marks(NodeId node) { return nodes_[node.value].marks; }
   // Of all symbols to the node, and of what they belong to.
   uint64_t hash(NodeId node) const { return nodes_[node.value].hash; }

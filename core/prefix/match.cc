@@ -249,7 +249,7 @@ Match PrefixIndex::match_lockfree(std::string_view identity, std::span<const qui
     }
     intact = true;
     seen = top == kNone ? match_nothing(symbols.size()) : match_below(top, link, symbols, &intact);
-    seen.node = NodeId(kNone);
+    seen.node = seen.deepest = NodeId(kNone);
     if (quiet && changes_begun_ == begun) break;
   }
   return seen;
@@ -260,6 +260,8 @@ Match PrefixIndex::match_below(uint32_t top, uint64_t link, std::span<const quir
   Match best;
   Walk w = walk(top, link, symbols);
   best.node = NodeId(top);
+  best.deepest = NodeId(w.node);
+  best.was_longer = w.evicted || w.hole;
   best.full_hit_tokens = w.end / shape_.hit_alignment_tokens * shape_.hit_alignment_tokens;
   uint32_t node = w.node;
   for (uint64_t p = w.tokens; p > best.full_hit_tokens; p -= shape_.unit_tokens) node = above(node);

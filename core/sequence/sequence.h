@@ -54,8 +54,9 @@ struct Sequence {
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
   uint64_t hit_tokens = 0;
-  uint64_t paused = 0;        // where the last row ended that did not decode
+  uint64_t paused = 0;        // others may resume there: last end of a chunk, fork and so on
   uint64_t prompt = 0;        // tokens, once they are known
+  uint64_t shared = 0;        // of these, what the index knew when it began
   uint64_t prompt_end = 0;    // where others would resume who share the prompt (0055)
   uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
   uint32_t first_chunk = kNone, last_chunk = kNone;  // where symbols are kept

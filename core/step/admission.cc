@@ -191,6 +191,8 @@ void Admission::find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan)
   const auto cut = [&](uint64_t most) {
     plan->found = index_.match(root, symbols.first(most + 1));
     plan->found.full_hit_tokens = longest.full_hit_tokens;
+    plan->found.deepest = longest.deepest;
+    plan->found.was_longer = longest.was_longer;
     plan->found.miss = QUIRE_MISS_EVICTED;
     plan->position = plan->found.hit_tokens;
   };

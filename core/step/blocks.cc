@@ -258,8 +258,28 @@ void Blocks::give_back_encoder(uint32_t sequence) {
   sequences_.at(sequence).encoder = 0;
 }
 
+// What is released last is evicted first. Evicting a block of a group that needs everything also evicts what follows it. So these are
+// released from the first on, and windows after them.
+void Blocks::release_cold_from(uint32_t sequence, uint64_t token) {
+  for (const bool whole : {true, false}) {
+    for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+      const GroupFacts& group = facts_.groups[g];
+      const auto first = static_cast<uint32_t>(group.block.ceil(token));
+      const uint32_t end = sequences_.holding(sequence, g).num_blocks;
+      if (!group.grows || group.whole != whole) continue;
+      if (first >= end) continue;
+      const std::span<int32_t> ids = sequences_.table(sequence, g, 0).subspan(first, end - first);
+      std::reverse(ids.begin(), ids.end());
+      pool_.unref_blocks(GroupId(g), ids, steps_.newest_id(), EvictionClass::kCold);
+      std::fill(ids.begin(), ids.end(), 0);
+      release_blocks_from(sequence, g, first);
+    }
+  }
+}
+
 // Windows first: a unit that only they have left below it would not go alone when its block of a group that needs everything does.
-void Blocks::release_all(uint32_t sequence) {
+void Blocks::release_all(uint32_t sequence, uint64_t cold_from) {
+  if (cold_from != UINT64_MAX) release_cold_from(sequence, cold_from);
   for (uint32_t g = 0; !facts_.strict_lru && g < facts_.num_groups; ++g) {
     if (facts_.groups[g].falls) release_blocks_from(sequence, g, 0);
   }
@@ -276,11 +296,8 @@ void Blocks::release_all(uint32_t sequence) {
   sequences_.at(sequence).falls_at = sequences_.at(sequence).shown = 0;
 }
 
-// Whether the row decodes, perhaps with drafts: it is no chunk of a prompt, or too short for a boundary of its own.
-bool Blocks::is_short(const Row& row) const { return row.num_tokens <= facts_.config->hit_alignment_tokens; }
-
 // Of blocks that left the live range: those before no boundary where a sequence is expected to resume. They go before everything else.
-// - Rows that decode: all behind the last row that did not, since others resume at its end, at the end of the sequence, or before.
+// - Rows that decode: all behind the last row that did not. Others resume at that row's end or earlier, or at the sequence's end.
 // - Other rows: what left within the row that computed it. Warm stay the blocks that were live before, and from the window on where others
 //   left the way or will resume.
 Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t committed) const {
@@ -289,7 +306,11 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
   const GroupFacts& group = facts_.groups[g];
   const bool chosen = group.with_states || group.chosen;  // only what is needed is found there
   if (facts_.strict_lru || chosen) return {};
-  if (is_short(row)) return {static_cast<uint32_t>(group.block.ceil(std::max(s.paused, s.prompt))), kNone};
+  if (facts_.decodes(row.num_tokens)) {
+    const uint64_t prompt = std::max(s.paused, s.prompt);
+    const bool keeps_more = facts_.every && facts_.has_states;  // at multiples of the interval
+    return prompt == 0 || keeps_more ? Stretch{} : Stretch{static_cast<uint32_t>(group.block.ceil(prompt)), kNone};
+  }
   if (row.stays) return {};
   Stretch cold{step.group(r, g).blocks_before, static_cast<uint32_t>(group.block.quotient(group.live.tail_begin(committed)))};
   for (const uint64_t end : {s.branch_point, s.prompt_end}) {
@@ -306,7 +327,6 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
 // a block are the pool's to know. A load has no steps of its sequence beside it.
 void Blocks::prune(uint32_t sequence, const Step& step, size_t row) {
   Sequence& s = sequences_.at(sequence);
-  if (!is_short(step.rows[row])) s.paused = s.committed;
   if (s.committed < s.falls_at) return;
   s.falls_at = UINT64_MAX;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {

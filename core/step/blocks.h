@@ -79,8 +79,10 @@ class Blocks {
   void drop_blocks(uint32_t sequence, uint32_t group, uint32_t first, uint32_t end);
   // The tail first. passed: no row in flight uses them.
   void release_blocks_from(uint32_t sequence, uint32_t group, uint32_t first, bool passed = false);
+  // The tail is evicted first, before all else.
+  void release_cold_from(uint32_t sequence, uint64_t token);
   void give_back_encoder(uint32_t sequence);
-  void release_all(uint32_t sequence);
+  void release_all(uint32_t sequence, uint64_t cold_from = UINT64_MAX);
   // Releases what left the live ranges at `committed`.
   void prune(uint32_t sequence, const Step& step, size_t row);
 
@@ -95,7 +97,6 @@ class Blocks {
   uint32_t recycle(const Taking& taking, std::span<int32_t> ids, Step* step);
   // Zeroed before the step.
   void note_zero(PageId page, Step* step) { step->zeroes.push_back(quire_zero{kNone, 0, static_cast<int32_t>(page.value), 0}); }
-  bool is_short(const Row& row) const;
   Stretch cold_blocks(const Step& step, size_t row, uint32_t group, uint64_t committed) const;
 
   const Facts& facts_;

@@ -23,8 +23,9 @@ Result<SequenceId> Cache::sequence_fork(SequenceId id) {
   c.root = p.root;
   c.node = p.node;
   c.hit_tokens = p.hit_tokens;
-  c.paused = p.committed;  // where another one begins
+  c.paused = p.paused = p.committed;  // others begin here
   c.prompt = p.prompt;
+  c.shared = p.shared;
   c.prompt_end = p.prompt_end;
   c.branch_point = p.branch_point;
   c.committed = p.committed;
@@ -98,7 +99,7 @@ Status Cache::sequence_truncate(SequenceId id, uint64_t tokens) {
     h.published_blocks = std::min(h.published_blocks, static_cast<uint32_t>(tokens / m.facts.plan(g).block_tokens));
   }
   m.units.begin_text(q);
-  s.committed = s.reserved = tokens;
+  s.committed = s.reserved = s.paused = tokens;
   s.may_share = true;
   if (!s.publishing || tokens >= s.published) {
     m.sequences.cut_symbols(q, tokens);

@@ -58,6 +58,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   const uint64_t published_before = s.published;
   --s.in_flight;
   s.committed = row.position + entry.num_accepted;
+  if (!facts.decodes(row.num_tokens) || row.kept.asked > 0 || row.kept.prompt_end > 0) s.paused = s.committed;
   if (entry.num_accepted < row.num_tokens) {
     sequences.set_reserved(&s, s.committed);
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));

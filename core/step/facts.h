@@ -25,7 +25,7 @@ struct Limits {
   uint32_t branches = 0;  // draft tokens whose states are written one by one
   uint32_t max_loads = 0;
   uint64_t max_load_tokens = 0;
-  uint64_t checkpoint_interval = 0;  // tokens; 0 = every chunk end on the grid
+  uint64_t checkpoint_interval = 0;  // tokens; 0 = see quire_cache_options
   uint32_t keep = 0;                 // QUIRE_KEEP_*
   bool in_place = false;             // states are written where they are read
   bool at_blocks = false;            // kernels write the states of boundaries that a row crosses
@@ -83,7 +83,7 @@ struct GroupFacts {
   uint32_t kept = 0;
   uint32_t period = 0;       // 0 = none but those before ends of prompts and branch points
   bool chosen = false;       // by the caller: multiples of an interval, or none
-  bool with_states = false;  // sinks, and those before boundaries that keep states, are
+  bool with_states = false;  // only sinks, and those before boundaries that keep states
 
   // Blocks that a load to `end` leaves out: nothing keeps them after its end.
   Stretch dead_blocks(uint64_t end) const;
@@ -102,7 +102,7 @@ struct Facts {
   uint64_t page_bytes = 1;    // on the shard whose pages are largest; of a plan without bytes: 1
   uint64_t spacing = 1;       // tokens between states that are kept in any case
   bool every = false;         // the caller gave it: chunks end at each multiple
-  bool chosen = false;        // the caller gave it, or keeps no multiples at all
+  bool chosen = false;        // the caller gave `every`, or keeps no multiples
   uint64_t most_encoder = 0;  // tokens; 0: no group is of cross attention
   uint64_t pin_grid = 1;      // pins end at its multiples
   uint64_t block_grid = 1;    // tokens: all blocks of groups that need everything end at multiples
@@ -130,6 +130,9 @@ struct Facts {
   uint64_t next_write(uint64_t at, uint64_t begin, uint32_t tokens, const KeptBoundaries& k) const;
   // Of num_writes(), at most, beside multiples of the spacing.
   uint32_t kept_on_the_way() const;
+  // Whether a row of so many tokens decodes, perhaps with drafts. Chunks are longer, except perhaps
+  // the last one of a prompt.
+  bool decodes(uint32_t num_tokens) const { return num_tokens <= std::max(config->match_unit_tokens, limits.branches + 1); }
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
   double token_bytes() const;        // of groups that need everything

@@ -147,7 +147,7 @@ void Cache::Impl::reset_sequence(uint32_t q) {
   s.in_flight = 0;
   sequences.set_reserved(&s, 0);
   s.encoder = 0;
-  s.committed = s.known = s.published = s.hit_tokens = s.branch_point = s.paused = s.prompt = s.prompt_end = 0;
+  s.committed = s.known = s.published = s.hit_tokens = s.branch_point = s.paused = s.prompt = s.shared = s.prompt_end = 0;
 }
 
 Status Cache::sequence_finish(SequenceId id) {
@@ -157,7 +157,7 @@ Status Cache::sequence_finish(SequenceId id) {
   if (q == kNone) return not_live(id);
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (m.units.enabled()) m.units.note_end(q);
-  m.blocks.release_all(q);
+  m.blocks.release_all(q, m.output_reuse.cold_from(m.sequences.at(q)));
   m.resume_points.end(q);
   m.sequences.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;

@@ -261,6 +261,7 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   // Perhaps inside a block that was cached, or that is still written to: the sequence writes on in a copy.
   if (entry.num_accepted < row.num_tokens) s.may_share = true;
   m.commit_row(&step, 0, entry, {});
+  s.paused = s.committed;
   // A hit before it is spared already, and others share it more often.
   if (s.publishing && s.hit_tokens == 0 && s.published > row.position) m.resume_points.set(row.sequence, ResumePoint::kHit, s.node);
   for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);

@@ -40,7 +40,7 @@ class NearEviction {
   bool saw(PageId page) const { return seen_in_[page.value] / 2 == look_; }
 
  private:
-  static constexpr uint8_t kNoted = 0x80;  // mark of a node; ends of prompts have the lower ones
+  static constexpr uint8_t kNoted = 0x80;  // of PrefixIndex::marks()
   static constexpr uint64_t kMostPages = 4096;
 
   bool is_due() const;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # freeze.sh [SOURCE]: takes today's public headers as the ones that must keep working: copies them to tests/abi/frozen/include and writes the
-# first sizes of all growing structs to core/c_api/first_sizes.h. Done with a release. Before 1.0 a change that breaks on purpose changes in that
-# folder, in its sums and in first_sizes.h what it breaks and nothing else: structs that only grew are still tried with their first sizes.
+# first sizes of all growing structs to core/c_api/first_sizes.h. Done with a release. Before 1.0 a deliberate break edits by hand what it breaks, in
+# that folder, in its sums and in first_sizes.h, and nothing else: structs that only grew are still tested with their first sizes.
 # From 1.0 on a frozen folder is never edited: the next one is made beside it.
 set -eu
 source=${1:-$(cd "$(dirname "$0")/../.." && pwd)}

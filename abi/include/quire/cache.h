@@ -44,8 +44,8 @@ typedef struct quire_cache_options {
    * most 64. */
   uint32_t num_state_branches;
   /* The boundaries at which a sequence can be resumed: QUIRE_KEEP_*. 0 = all but CHUNK_END, and
-   * with QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they are
-   * evicted first, and checkpoint_bytes limits them. */
+   * with QUIRE_CACHE_STRICT_LRU all of them. Checkpoints that turn out useless cost little: they
+   * are evicted first, and checkpoint_bytes limits them. */
   uint32_t keep_states;
   uint32_t max_pins;               /* see quire/pin.h; 0 = 64, at most 4096 */
   uint32_t reserved0;              /* 0 */
@@ -99,10 +99,13 @@ typedef struct quire_cache_options {
  * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
- * - Blocks that left a window within the row that computed them, and those that left it while the
- *   sequence decoded after them, are evicted first, except near boundaries where others are
- *   expected to resume. Not where checkpoint_interval or keep_states
- *   says where windows are findable.
+ * - Blocks that left a window within the row that computed them, or while the sequence decoded, are
+ *   evicted first, except near boundaries where others are expected to resume. This does not apply
+ *   if checkpoint_interval or keep_states chooses which windows are findable.
+ * - When a sequence is finished, the blocks of its output are evicted first if few prompts contain
+ *   the outputs of earlier sequences. The cache learns this from samples: one output in eight ages
+ *   like other blocks. So do blocks before a boundary that QUIRE_ENTRY_KEEP_STATE or
+ *   checkpoint_interval asked for.
  * - Checkpoints are evicted by their worth: see keep_states.
  * - Pages needed to resume at the end of a running sequence's prompt are evicted last. They age
  *   from the end of the sequence. Without states, the same holds for windows where the sequence
@@ -111,15 +114,15 @@ typedef struct quire_cache_options {
  *   uses. With states, only if the pool has room for the states of 192 boundaries. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: the boundaries at which a sequence can be resumed. All of them are boundaries where
- * a hit can end.
- *
- * The recurrent states of these boundaries are kept. They are the checkpoints.
+ * a hit can end. At these boundaries recurrent states are kept, as checkpoints. Full attention can
+ * be resumed at every boundary.
  *
  * Windowed blocks are findable where resuming needs them:
- * - In models with recurrent states: before each checkpoint. If drafts write into the group: before
- *   every boundary.
- * - In models without, and in all models with QUIRE_CACHE_STRICT_LRU: before the boundaries of
- *   EVERY, if it is set, before ends of prompts, and before junctions.
+ * - In models with recurrent states, without QUIRE_CACHE_STRICT_LRU: before each checkpoint. In
+ *   groups that drafts write into: before every boundary.
+ * - In other models, and with QUIRE_CACHE_STRICT_LRU: before every boundary. If checkpoint_interval
+ *   is set: before its multiples, ends of prompts and junctions. If EVERY is not set: before ends
+ *   of prompts and junctions only. Other bits have no effect on windows here.
  *
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
  * evicted. The worth of a boundary is the sum of two terms:
@@ -142,7 +145,7 @@ typedef struct quire_cache_options {
 #define QUIRE_KEEP_CHUNK_END 0x2u
 /* At the end of prompts. It is known from the symbols of a match or QUIRE_ENTRY_PROMPT_END. */
 #define QUIRE_KEEP_PROMPT_END 0x4u
-/* At a junction, a boundary where an earlier request diverged: attention alone could have resumed
+/* At a junction, a boundary where an earlier request diverged: full attention could have resumed
  * there, but no state or no window was kept. The next prompt that passes it leaves one. */
 #define QUIRE_KEEP_JUNCTION 0x8u
 /* At the end of rows with QUIRE_ENTRY_KEEP_STATE, and of loads. */

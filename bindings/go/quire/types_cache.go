@@ -13,14 +13,13 @@ type CacheOptions struct {
 	MaxRoots           uint32 // distinct identities with sequences or cached content; 0 = 1024
 	WatermarkPages     uint32 // pages that a new sequence leaves free while others use any; running ones may use them
 	NumStateBranches   uint32 // most draft tokens in a row after each of which a state is written; at most 64
-	KeepStates         uint32 // which states become checkpoints: QUIRE_KEEP_*; 0 = all but ends of chunks
+	KeepStates         uint32 // boundaries to resume at: QUIRE_KEEP_*; 0 = all but ends of chunks
 	MaxPins            uint32 // 0 = 64
 	_                  uint32
 	MaxIndexUnits      uint64 // units of prefix held in the index; 0 = derived from the pool
 	MaxMedia           uint64 // distinct media; 0 = 4096
 	HashSeed           uint64 // keys the index's hash; 0 = drawn at random (results do not depend on it)
-	CheckpointInterval uint64 // tokens between kept states, rounded up to the boundary grid; 0 = the plan's
-	WindowInterval     uint64 // windows: tokens between boundaries to resume at; 0 = wherever a hit can end
+	CheckpointInterval uint64 // tokens between those of QUIRE_KEEP_EVERY; 0 = the library chooses
 	PinQuotaTokens     uint64 // tokens that pins of one salt hold together; 0 = no limit
 	CheckpointBytes    uint64 // most bytes of kept states; 0 = a share of the pool that is learned
 	MaxLoads           uint32 // loads in progress; 0 = 16

@@ -87,7 +87,7 @@ class Cache(Owned):
     - watermark_pages: pages that a new sequence leaves free while others use memory
     - num_state_branches: draft tokens in a row for which a state is written after each
     - keep_states: `Keep`, the boundaries at which a sequence can be resumed; 0 = all but CHUNK_END
-    - checkpoint_interval: tokens between those of `Keep.EVERY`; 0 = chosen
+    - checkpoint_interval: tokens between the boundaries of `Keep.EVERY`; 0 = the library chooses
     - checkpoint_bytes: bytes of states at most; 0 = a share of the pool that is learned
     - hash_seed: 0 = random; neither hits nor evictions depend on it
 

@@ -1,48 +1,10 @@
 // Which blocks of a window are evicted before all others, and which are not: what decoding leaves, and boundaries where somebody resumes.
-#include "fixture.h"
+#include "pressure.h"
 
 namespace quire {
 namespace {
 
 const GroupSketch kWindow{LiveRange{.window = 8}, 4, 1, 1};
-
-std::vector<quire_symbol> joined(std::vector<quire_symbol> first, const std::vector<quire_symbol>& then) {
-  first.insert(first.end(), then.begin(), then.end());
-  return first;
-}
-
-void request(Fixture& f, const std::vector<quire_symbol>& prompt) {
-  const SequenceId id = f.open();
-  f.prefill(id, prompt);
-  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
-}
-
-// Rows of `row` tokens of which all are accepted.
-void decode(Fixture& f, SequenceId id, const std::vector<quire_symbol>& symbols, uint32_t row) {
-  for (size_t at = 0; at < symbols.size(); at += row) {
-    const std::vector<quire_symbol> some(symbols.begin() + static_cast<long>(at), symbols.begin() + static_cast<long>(at + row));
-    StepId step;
-    ASSERT_EQ(f.reserve(id, some, row, 0, &step).code, QUIRE_OK);
-    ASSERT_TRUE(f.commit(step, id, row).ok());
-  }
-}
-
-uint64_t hit_of(Fixture& f, const std::vector<quire_symbol>& prompt) {
-  quire_probe_result r{};
-  r.struct_size = sizeof r;
-  EXPECT_TRUE(f.cache->probe(nullptr, prompt, &r).ok());
-  return r.hit_tokens;
-}
-
-// Evicts so many pages, or one more.
-void press(Fixture& f, uint64_t pages) {
-  for (const uint64_t end = f.stats().evicted_pages + pages; f.stats().evicted_pages < end;) {
-    const SequenceId id = f.open({}, QUIRE_SEQUENCE_NO_MATCH | QUIRE_SEQUENCE_NO_PUBLISH);
-    StepId step;
-    ASSERT_EQ(f.reserve(id, {}, 4, 0, &step).code, QUIRE_OK);
-    ASSERT_TRUE(f.commit(step, id, 4).ok());
-  }
-}
 
 Fixture make(uint64_t pages) {
   quire_cache_options options{};
@@ -89,18 +51,20 @@ TEST(ColdBlocks, NotTheWindowWhereALaterPromptOfTheSequenceEnds) {
 }
 
 TEST(ColdBlocks, NotTheWindowWhereASequenceWasForked) {
-  Fixture f = make(100);
-  request_older(f);
-  const auto text = joined(count_from(1, 17), count_from(500, 8));
-  const SequenceId id = f.open();
-  f.prefill(id, count_from(1, 17));
-  decode(f, id, count_from(500, 8), 1);
-  const SequenceId child = *f.cache->sequence_fork(id);
-  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
-  decode(f, child, count_from(900, 40), 1);
-  EXPECT_TRUE(f.cache->sequence_finish(child).ok());
-  press(f, kMostCold);
-  EXPECT_EQ(hit_of(f, joined(text, {9000, 9001})), 24u);
+  for (const bool parent_decodes : {false, true}) {
+    Fixture f = make(100);
+    request_older(f);
+    const auto text = joined(count_from(1, 17), count_from(500, 8));
+    const SequenceId id = f.open();
+    f.prefill(id, count_from(1, 17));
+    decode(f, id, count_from(500, 8), 1);
+    const SequenceId child = *f.cache->sequence_fork(id);
+    EXPECT_TRUE(f.cache->sequence_finish(parent_decodes ? child : id).ok());
+    decode(f, parent_decodes ? id : child, count_from(900, 40), 1);
+    EXPECT_TRUE(f.cache->sequence_finish(parent_decodes ? id : child).ok());
+    press(f, kMostCold);
+    EXPECT_EQ(hit_of(f, joined(text, {9000, 9001})), 24u) << parent_decodes;
+  }
 }
 
 // The last chunks of the prompt are as short as rows that decode, and others have all the room there is for ends of prompts.
