@@ -189,12 +189,10 @@ void Admission::find_hit(std::span<const quire_symbol> symbols, EntryPlan* plan)
   plan->branch_point = longest.full_hit_tokens > longest.hit_tokens ? longest.full_hit_tokens : 0;
   plan->position = longest.hit_tokens;
   const auto cut = [&](uint64_t most) {
-    plan->found = index_.match(root, symbols.first(most + 1));
-    plan->found.full_hit_tokens = longest.full_hit_tokens;
-    plan->found.deepest = longest.deepest;
-    plan->found.was_longer = longest.was_longer;
+    const Match shorter = index_.match(root, symbols.first(most + 1));
+    plan->found.node = shorter.node;
+    plan->found.hit_tokens = plan->position = shorter.hit_tokens;
     plan->found.miss = QUIRE_MISS_EVICTED;
-    plan->position = plan->found.hit_tokens;
   };
   if (plan->most < plan->position) cut(plan->most);
   for (bool first = true; all_alone_ > 0 && sequences_.num_begun() == 0 && plan->position > 0; first = false) {

@@ -30,7 +30,6 @@
 #include "core/step/kv_cache.h"
 #include "core/step/live_step.h"
 #include "core/step/media.h"
-#include "core/step/output_reuse.h"
 #include "core/step/prompt_ends.h"
 #include "core/step/published_blocks.h"
 #include "core/step/publishing.h"
@@ -58,7 +57,6 @@ struct Cache::Impl {
   States states;
   Publishing publishing;
   PromptEnds prompt_ends;
-  OutputReuse output_reuse;
   Checkpointing checkpointing;
   ResumePoints resume_points;
   Holds holds;
@@ -82,7 +80,6 @@ struct Cache::Impl {
         states(facts, pool, sequences, steps, published, blocks),
         publishing(facts, pool, index, sequences, blocks, eviction, published),
         prompt_ends(facts, index),
-        output_reuse(facts, index),
         checkpointing(facts, pool, index, sequences, blocks, budget, published, publishing),
         resume_points(facts, pool, index, sequences.capacity()),
         holds(facts, pool, steps),

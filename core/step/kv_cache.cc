@@ -157,7 +157,7 @@ Status Cache::sequence_finish(SequenceId id) {
   if (q == kNone) return not_live(id);
   if (m.sequences.at(q).loading) return fail(QUIRE_FAILED_PRECONDITION, "sequence: a load of it is in progress; end it first");
   if (m.units.enabled()) m.units.note_end(q);
-  m.blocks.release_all(q, m.output_reuse.cold_from(m.sequences.at(q)));
+  m.blocks.release_all(q, m.prompt_ends.outputs.cold_from(m.sequences.at(q)));
   m.resume_points.end(q);
   m.sequences.set_reserved(&m.sequences.at(q), 0);
   uint32_t root = m.sequences.at(q).root;

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-PromptEnds::PromptEnds(const Facts& facts, PrefixIndex& index) : facts_(facts), index_(index) {
+PromptEnds::PromptEnds(const Facts& facts, PrefixIndex& index) : outputs(facts, index), facts_(facts), index_(index) {
   for (size_t g = 0; g < kGrids.size(); ++g) grids_[g] = std::lcm(kGrids[g], facts.config->hit_alignment_tokens);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/prefix/index.h"
 #include "core/step/facts.h"
+#include "core/step/output_reuse.h"
 
 namespace quire {
 
@@ -22,6 +23,8 @@ class PromptEnds {
   // A prompt was computed to its end, and the node is its last boundary. `seen`: tokens at its
   // begin that others had before; branch_point: 0, or where it left their way.
   void learn(NodeId node, uint64_t prompt, uint64_t seen, uint64_t branch_point);
+
+  OutputReuse outputs;  // what follows the ends
 
  private:
   static constexpr std::array<uint64_t, 3> kGrids = {1, 512, 2048};  // tokens; 1: every boundary

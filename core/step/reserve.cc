@@ -114,7 +114,7 @@ uint64_t Cache::Impl::begin(const quire_reserve_entry& entry, const EntryPlan& p
   if (s.prompt == 0 && plan.match) {
     s.prompt = entry.num_symbols;
     s.shared = plan.found.deepest.value == kNone ? s.prompt : index.tokens(plan.found.deepest);
-    if (s.incarnation == 0) output_reuse.learn(plan.found, entry.num_symbols);
+    if (s.incarnation == 0) prompt_ends.outputs.learn(plan.found, entry.num_symbols);
     s.prompt_end = prompt_ends.kept_at(s.prompt);
   }
   return spared;

@@ -1,6 +1,7 @@
 #include "quire/replay_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -35,7 +36,7 @@ Json hits_of(const Json& series) {
       if (prompt > 0) out.push_back({{"requests", series[i]["requests"]}, {"what", what}, {"share", hit / prompt}});
     };
     const auto since = [&](const char* field) { return figure(series[i], field) - (i >= many ? figure(series[i - many], field) : 0); };
-    row("lately", since("hit_tokens"), since("prompt_tokens"));
+    row("last twelfth of the run", since("hit_tokens"), since("prompt_tokens"));
     row("whole run so far", figure(series[i], "hit_tokens"), figure(series[i], "prompt_tokens"));
   }
   return out;
@@ -48,6 +49,19 @@ std::string reason_text(const std::string& reason) {
   if (reason == "no_state") return "no recurrent state";
   if (reason == "window_hole") return "hole in a window";
   return reason == "below_unit" ? "shorter than a unit" : "matching is off";
+}
+
+std::string explained(const std::string& reason) {
+  if (reason == "unknown_prefix") {
+    return " new text: the cache never had it, or it was evicted longer ago than the cache remembers, which is about as much text as it "
+           "holds.";
+  }
+  if (reason == "evicted") return " evicted: it was in the cache; with more memory it could still be there.";
+  if (reason == "no_state") {
+    return " no recurrent state: keys and values go on, but no state was kept from which the next tokens could be computed; with more "
+           "memory more states are kept.";
+  }
+  return reason == "window_hole" ? " hole in a window: blocks of a sliding window were evicted." : "";
 }
 
 // Reasons that come up at all.
@@ -79,12 +93,15 @@ Json misses_of(const Json& replay) {
 Json pool_of(const Json& series, double page_bytes) {
   Json out = Json::array();
   for (const Json& sample : series) {
-    const auto row = [&](const char* what, const char* field) {
-      out.push_back({{"requests", sample["requests"]}, {"what", what}, {"gib", figure(sample, field) * page_bytes / kGiB}});
+    const auto row = [&](const char* what, const char* field, uint32_t from_below) {
+      out.push_back({{"requests", sample["requests"]},
+                     {"what", what},
+                     {"gib", figure(sample, field) * page_bytes / kGiB},
+                     {"from_below", from_below}});
     };
-    row("in use", "pages_used");
-    row("cached", "pages_evictable");
-    row("free", "pages_free");
+    row("in use", "pages_used", 0);
+    row("cached", "pages_evictable", 1);
+    row("free", "pages_free", 2);
   }
   return out;
 }
@@ -101,13 +118,14 @@ Json group_pages_of(const Json& replay, double page_bytes) {
   Json out = Json::array();
   for (const Json& sample : replay["series"]) {
     for (size_t g = 0; g < sample["groups"].size(); ++g) {
-      const auto row = [&](const char* state, const char* field) {
+      const auto row = [&](const char* state, const char* field, size_t from_below) {
         out.push_back({{"requests", sample["requests"]},
                        {"what", group_name(replay, g) + state},
-                       {"gib", figure(sample["groups"][g], field) * page_bytes / kGiB}});
+                       {"gib", figure(sample["groups"][g], field) * page_bytes / kGiB},
+                       {"from_below", from_below}});
       };
-      row(", in use", "pages_used");
-      row(", cached", "pages_cached");
+      row(", in use", "pages_used", 2 * g);
+      row(", cached", "pages_cached", 2 * g + 1);
     }
   }
   return out;
@@ -157,10 +175,10 @@ Json sweep_lines(const Json& sweep) {
   Json out = Json::array();
   for (const Json& row : sweep) {
     const double gib = figure(row, "memory_bytes") / kGiB;
-    out.push_back({{"gib", gib}, {"cache", "quire"}, {"policy", row["policy"]}, {"share", row["hit_share"]}});
     for (const Json& oracle : row["oracles"]) {
       out.push_back({{"gib", gib}, {"cache", oracle["oracle"]}, {"policy", row["policy"]}, {"share", oracle["hit_share"]}});
     }
+    out.push_back({{"gib", gib}, {"cache", "quire"}, {"policy", row["policy"]}, {"share", row["hit_share"]}});  // the last is drawn on top
   }
   return out;
 }
@@ -240,8 +258,38 @@ std::string cell(const std::string& text) { return "<td>" + svg::escaped(text) +
 
 std::string in_percent(double share) { return svg::print("%.1f %%", 100 * share); }
 
+std::string oracle_text(const std::string& oracle) {
+  if (oracle == "infinite") return " infinite: nothing is ever evicted; no cache hits more.";
+  if (oracle == "lru") return " lru: an ideal in which recurrent states take no memory and are kept everywhere; eviction is by age.";
+  if (oracle == "clairvoyant") {
+    return " clairvoyant: knows where the next request will resume and keeps states just there; eviction is by age, so that a cache with a "
+           "better eviction can hit more.";
+  }
+  return oracle == "marconi" ? " marconi: the rules of arXiv 2411.19379." : "";
+}
+
+// What the page shows, in some sentences.
+std::string summary(const Json& replay) {
+  std::string out = "<p>" + in_percent(figure(replay, "hit_share")) + " of the prompt tokens were found in the cache.";
+  std::string most;
+  for (const std::string& reason : reasons_of(replay)) {
+    if (most.empty() || figure(replay["misses"], reason.c_str()) > figure(replay["misses"], most.c_str())) most = reason;
+  }
+  if (!most.empty()) {
+    out += " The most frequent end of a match: " + reason_text(most) + " (" +
+           in_percent(ratio(figure(replay["misses"], most.c_str()), figure(replay, "requests"))) + " of the requests).";
+  }
+  const double pool = figure(replay, "pool_bytes");
+  for (const Json& row : replay["sweep"]) {
+    if (std::abs(figure(row, "memory_bytes") / pool - 1) < 0.01) continue;  // this run
+    out += " With " + svg::print("%.4g GiB", figure(row, "memory_bytes") / kGiB) + " and policy " + row["policy"].get<std::string>() +
+           ": " + in_percent(figure(row, "hit_share")) + ".";
+  }
+  return out + "</p>\n";
+}
+
 std::string caches_table(const Json& replay) {
-  std::string out = "<table><tr><th>cache<th>prompt tokens found<th>of all<th>compute saved</tr>\n";
+  std::string out = "<table><tr><th>cache<th>prompt tokens hit<th>hit share<th>compute saved</tr>\n";
   const auto row = [&out](const std::string& name, const Json& json) {
     out += "<tr>" + cell(name) + cell(with_commas(json["hit_tokens"].get<uint64_t>())) + cell(in_percent(json["hit_share"].get<double>())) +
            cell(in_percent(json["compute_saved"].get<double>())) + "</tr>\n";
@@ -253,18 +301,22 @@ std::string caches_table(const Json& replay) {
     row("quire with a tier of " + svg::print("%.1f GiB", figure(both, "capacity_bytes") / kGiB), both);
   }
   for (const Json& oracle : replay["oracles"]) row(oracle["oracle"].get<std::string>(), oracle);
-  out += "</table>\n<p class=\"note\">compute saved: a token late in a prompt costs more, because it attends to all before it.";
-  if (!replay["oracles"].empty()) {
-    out +=
-        " Other caches are simulated with the same memory. infinite: nothing is evicted. lru: states are free and everywhere, "
-        "eviction is by age. clairvoyant: states are where the next request resumes, eviction is by age; it is no upper bound for "
-        "caches with a better eviction. marconi: the rules of arXiv 2411.19379.";
-  }
+  out +=
+      "</table>\n<p class=\"note\">compute saved: share of the compute of all prompts. It is less than the hit share: hits are at the "
+      "beginning of prompts, and later tokens cost more, because they attend to all before them.";
+  if (!replay["oracles"].empty()) out += " Other caches are simulated with the same memory.";
+  for (const Json& oracle : replay["oracles"]) out += oracle_text(oracle["oracle"].get<std::string>());
   return out + "</p>\n";
 }
 
+std::string reasons_text(const Json& replay) {
+  std::string out = "Each request counts once, however long it is.";
+  for (const std::string& reason : reasons_of(replay)) out += explained(reason);
+  return out;
+}
+
 std::string reasons_table(const Json& replay) {
-  std::string out = "<table><tr><th>the match stopped because of<th>requests<th>of all</tr>\n";
+  std::string out = "<table><tr><th>the match ended with<th>requests<th>share of requests</tr>\n";
   for (const std::string& reason : reasons_of(replay)) {
     const auto count = replay["misses"][reason].get<uint64_t>();
     out += "<tr>" + cell(reason_text(reason)) + cell(with_commas(count)) +
@@ -294,19 +346,19 @@ std::string settings(const Json& replay, const ReplayArguments& arguments) {
   std::string out = "<table><tr><th>this run<th></tr>\n";
   const auto row = [&out](const char* what, const std::string& value) { out += "<tr>" + cell(what) + cell(value) + "</tr>\n"; };
   const auto count = [&replay](const char* field) { return with_commas(replay[field].get<uint64_t>()); };
-  row("policy of the plan", arguments.plan.policy);
-  row("memory per shard (the part of a rank)",
+  row("policy that lays out the pool", arguments.plan.policy);
+  row("memory per shard (one for each rank)",
       svg::print("%.1f GiB", figure(replay, "pool_bytes") / kGiB) + " in " + count("pages") + " pages");
   row("requests", count("requests") + ", at most " + with_commas(arguments.options.concurrency) + " at once");
   row("prompt tokens", count("prompt_tokens"));
-  row("computed tokens, output and preempted ones included", count("computed_tokens"));
+  row("computed tokens: of prompts, of outputs, and again after preemptions", count("computed_tokens"));
   row("preemptions", count("preemptions"));
   if (const replay::Timing& timing = arguments.options.timing; timing.counts()) {
     row("simulated time", svg::print("%.4g s", figure(replay, "simulated_seconds")));
     row("of a step, and of a token that it computes", svg::print("%.4g ms, %.4g microseconds", timing.step_ms, timing.token_us));
     if (timing.think_seconds > 0) row("between turns", svg::print("%.4g s", timing.think_seconds));
   }
-  row("time inside the library per request, mean", svg::print("%.2f ms", figure(replay, "us_per_request") / 1000));
+  row("time in quire per request, mean", svg::print("%.2f ms", figure(replay, "us_per_request") / 1000));
   return out + "</table>\n";
 }
 
@@ -323,45 +375,51 @@ std::string chart_html(const std::string& id, const std::string& title, const st
          script_text(values) + ", " + spec + ");</script>\n";
 }
 
+// The order in which areas lie on each other.
+constexpr const char* kFromBelow = R"(,"order":{"field":"from_below","type":"quantitative"})";
+
 // What lies in the pool, and what leaves it.
 std::string pool_charts(const Json& replay, const std::string& requests, const std::string& share) {
   const Json& series = replay["series"];
   const double pool = figure(replay, "pool_bytes");
   const double page = pool / std::max(1.0, figure(replay, "pages"));
   std::string out;
-  out += chart_html("pool", "The pool",
-                    "in use: by running requests. cached: by nobody, for the next prompts. Little cached memory and many evictions mean "
-                    "that fewer requests at once, or more memory, bring more hits.",
-                    pool_of(series, page),
-                    encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
-                            R"("sort":["in use","cached","free"],"field":"what")"));
   out +=
-      chart_html("groups", "The pool by group of layers",
-                 "Layers that cache the same kind of data form a group, and groups share the pool. in use: by running requests. cached: "
-                 "kept for later prompts. Compare with the reasons above: many matches that stop at a hole in a window, or for want of a "
-                 "recurrent state, mean that this group has too little memory.",
-                 replay["groups"].size() > 1 ? group_pages_of(replay, page) : Json::array(),
-                 encoded("\"area\"", requests, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
-                         R"("sort":null,"field":"what")"));
+      chart_html("pool", "The pool",
+                 "in use: by running requests. cached: by no running request, for later prompts. Where most is in use, fewer "
+                 "requests at once, or more memory, bring more hits. At the end no new requests come.",
+                 pool_of(series, page),
+                 encoded("\"area\"", requests + kFromBelow, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+                         R"("sort":["in use","cached","free"],"scale":{"range":["#4c78a8","#9ecae9","#d9d9d9"]},"field":"what")"));
+  out += chart_html(
+      "groups", "The pool by group of layers",
+      "Layers that cache the same kind of data form a group, and groups share the pool. all tokens: keys and values of full "
+      "attention. in use: by running requests. cached: kept for later prompts. Compare with the reasons above: many matches that "
+      "end with a hole in a window, or with no recurrent state, mean that this group has too little memory.",
+      replay["groups"].size() > 1 ? group_pages_of(replay, page) : Json::array(),
+      encoded("\"area\"", requests + kFromBelow, R"("field":"gib","type":"quantitative","stack":"zero","title":"GiB per shard")",
+              R"("sort":null,"scale":{"scheme":"tableau20"},"field":"what")"));
   out += chart_html(
       "ages", "Age of what was evicted",
-      "How many requests ended between the last use of a page and its eviction: the share of evicted pages with fewer than so "
-      "many. Recurrent states that were given up because saved states reached their limit count, too. What comes again after "
-      "more requests than that is gone. Blocks that leave a sliding window are released while their request runs, so that "
-      "group begins earlier.",
+      "Share of the evicted pages that had been unused for fewer than so many requests. Recurrent states that were evicted because "
+      "states reached their limit are included. Text that comes again later than that is not found. Blocks that leave a sliding "
+      "window are released while their request runs, so that windows are evicted at a lower age.",
       ages_of(replay),
       encoded(R"({"type":"line","point":true})",
-              R"("x":{"field":"requests","type":"quantitative","scale":{"type":"log","base":2},"title":"requests since the last use"})",
-              share + R"(,"title":"share of evicted pages")", R"("field":"group")"));
+              R"("x":{"field":"requests","type":"quantitative","scale":{"type":"log","base":2},)"
+              R"("title":"unused for fewer requests than, on a log scale"})",
+              share + R"(,"title":"share of evicted pages")", R"("sort":null,"field":"group")"));
   if (pool > 0 && replay["checkpoints"].get<uint64_t>() > 0) {
-    out += chart_html("states", "Kept states of recurrent layers",
-                      "Memory that saved states take now. Their limit moves to where it saves most; --checkpoint-bytes fixes it.",
+    out += chart_html("states", "Kept recurrent states",
+                      "Memory of recurrent states that are kept for later prompts. Their limit is tuned to where hits save most; "
+                      "--checkpoint-bytes sets a constant one.",
                       states_of(series, pool), encoded("\"line\"", requests, share + R"(,"title":"share of the pool")", ""));
   }
-  out +=
-      chart_html("moves", "Evicted and reassigned pages",
-                 "Per request. A reassigned page held data of one kind of layers, and holds data of another kind now.", moves_of(series),
-                 encoded("\"line\"", requests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
+  out += chart_html(
+      "moves", "Evicted and reassigned pages",
+      "Per request. A reassigned page held data of one group, and holds data of another group now. It may have been free in between.",
+      moves_of(series),
+      encoded("\"line\"", requests, R"("field":"each","type":"quantitative","title":"pages per request")", R"("field":"what")"));
   return out;
 }
 
@@ -389,6 +447,8 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
   const std::string trace = svg::escaped(std::filesystem::path(arguments.trace).filename().string());
   const Json& series = replay["series"];
   const std::string share = R"("field":"share","type":"quantitative","axis":{"format":"%"})";
+  const Json& sweep = replay["sweep"];
+  const bool one_policy = std::all_of(sweep.begin(), sweep.end(), [&](const Json& row) { return row["policy"] == sweep[0]["policy"]; });
   const std::string stacked = R"("field":"share","type":"quantitative","stack":"zero","axis":{"format":"%"},"scale":{"domain":[0,1]})";
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Replay of " + trace + "</title>\n<style>" +
                     kStyle + "</style>\n";
@@ -398,36 +458,31 @@ std::string report_html(const Json& replay, const ReplayArguments& arguments) {
     out += "</script>\n";
   }
   out += std::string("<script>") + kChart + "</script></head><body>\n<h1>Replay of " + trace + " on " + model + "</h1>\n" +
-         caches_table(replay) + settings(replay, arguments);
+         summary(replay) + caches_table(replay) + settings(replay, arguments);
   out += chart_html("sweep", "Hit share over memory", "Prompt tokens found in the cache, for each memory and policy of the sweep.",
                     sweep_lines(replay["sweep"]),
                     encoded(R"({"type":"line","point":true})",
-                            R"("strokeDash":{"field":"policy","type":"nominal"},)"
-                            R"("strokeWidth":{"condition":{"test":"datum.cache=='quire'",)"
-                            R"("value":4},"value":1.5},"x":{"field":"gib","type":"quantitative","title":"memory per shard, GiB"})",
+                            (one_policy ? "" : std::string(R"("strokeDash":{"field":"policy","type":"nominal"},)")) +
+                                R"("strokeWidth":{"condition":{"test":"datum.cache=='quire'",)"
+                                R"("value":4},"value":1.5},"x":{"field":"gib","type":"quantitative","title":"memory per shard, GiB"})",
                             share + R"(,"title":"hit share")", R"("field":"cache")"));
   out += chart_html("fleet", "Hit share of a fleet", fleet_text(replay["fleet"]), fleet_bars(replay["fleet"]),
                     encoded("\"bar\"", R"("x":{"field":"router","type":"nominal","sort":null,"axis":{"labelAngle":0,"title":null}})",
                             share + R"(,"title":"hit share")", R"("field":"what","sort":null)"));
   out += chart_html("rates", "Load of links and of the store", rates_text(replay["fleet"]), fleet_rates(replay["fleet"]), rates_spec());
   const std::string requests = over_requests(replay);
-  out += chart_html("hits", "Hit share over time",
-                    "Prompt tokens found in the cache when their request was matched. lately: of the last twelfth of the run.",
-                    hits_of(series), encoded("\"line\"", requests, share + R"(,"title":"hit share")", R"("field":"what")"));
-  out += chart_html("misses", "Why the match stopped",
-                    "Shares of requests, whatever they cost. new text: nobody computed more of it, or it was evicted longer ago than the "
-                    "cache remembers, which is about as much text as it holds. evicted: it was here once; more memory helps. no recurrent "
-                    "state: keys and values go on, but no state is kept further on, where the next "
-                    "tokens could be computed. hole in a window: blocks of a sliding window are gone.",
-                    misses_of(replay), encoded("\"area\"", requests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
+  out += chart_html("hits", "Hit share over time", "Prompt tokens found in the cache when their request began.", hits_of(series),
+                    encoded("\"line\"", requests, share + R"(,"title":"hit share")", R"("field":"what")"));
+  out += chart_html("misses", "Why the match stopped", reasons_text(replay), misses_of(replay),
+                    encoded("\"area\"", requests, stacked + R"(,"title":"share of requests")", R"("field":"reason")"));
   out += reasons_table(replay);
   out += pool_charts(replay, requests, share);
-  out += chart_html(
-      "followed", svg::print("Request %llu, step by step", static_cast<unsigned long long>(arguments.options.follow)),
-      followed_text(replay["followed"]), replay["followed"],
-      encoded(R"({"type":"point","filled":true})",
-              R"("x":{"field":"step","type":"quantitative","scale":{"zero":false},"title":"step of the run"})",
-              R"("field":"tokens","type":"quantitative","scale":{"zero":false},"title":"tokens in the cache")", R"("field":"phase")"));
+  out += chart_html("followed", svg::print("Request %llu, step by step", static_cast<unsigned long long>(arguments.options.follow)),
+                    followed_text(replay["followed"]), replay["followed"],
+                    encoded(R"({"type":"point","filled":true})",
+                            R"("x":{"field":"step","type":"quantitative","scale":{"zero":false},"title":"step of the engine"})",
+                            R"("field":"tokens","type":"quantitative","scale":{"zero":false},"title":"tokens in the cache")",
+                            R"("sort":null,"field":"phase")"));
   return out + "</body></html>\n";
 }
 
