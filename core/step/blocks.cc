@@ -266,8 +266,7 @@ void Blocks::release_cold_from(uint32_t sequence, uint64_t token) {
       const GroupFacts& group = facts_.groups[g];
       const auto first = static_cast<uint32_t>(group.block.ceil(token));
       const uint32_t end = sequences_.holding(sequence, g).num_blocks;
-      if (!group.grows || group.whole != whole) continue;
-      if (first >= end) continue;
+      if (!group.grows || group.whole != whole || first >= end) continue;
       const std::span<int32_t> ids = sequences_.table(sequence, g, 0).subspan(first, end - first);
       std::reverse(ids.begin(), ids.end());
       pool_.unref_blocks(GroupId(g), ids, steps_.newest_id(), EvictionClass::kCold);
@@ -296,7 +295,7 @@ void Blocks::release_all(uint32_t sequence, uint64_t cold_from) {
   sequences_.at(sequence).falls_at = sequences_.at(sequence).shown = 0;
 }
 
-// Of blocks that left the live range: those before no boundary where a sequence is expected to resume. They go before everything else.
+// Of the blocks that left the live range, those that nobody is expected to need: they go before everything else.
 // - Rows that decode: all behind the last row that did not. Others resume at that row's end or earlier, or at the sequence's end.
 // - Other rows: what left within the row that computed it. Warm stay the blocks that were live before, and from the window on where others
 //   left the way or will resume.

@@ -132,7 +132,10 @@ struct Facts {
   uint32_t kept_on_the_way() const;
   // Whether a row of so many tokens decodes, perhaps with drafts. Chunks are longer, except perhaps
   // the last one of a prompt.
-  bool decodes(uint32_t num_tokens) const { return num_tokens <= std::max(config->match_unit_tokens, limits.branches + 1); }
+  bool decodes(uint32_t num_tokens) const {
+    const uint32_t most = std::max(config->match_unit_tokens, limits.branches + 1);
+    return num_tokens <= most;
+  }
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
   double token_bytes() const;        // of groups that need everything

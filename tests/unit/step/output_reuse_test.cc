@@ -1,6 +1,4 @@
 // Whether what sequences generated is kept, by what later prompts contain of it.
-#include <numeric>
-
 #include "pressure.h"
 
 namespace quire {
@@ -30,13 +28,13 @@ void converse(Fixture& f, quire_symbol first, quire_symbol end, Next next) {
 std::vector<quire_symbol> without_output(quire_symbol n) { return joined(prompt_of(n), count_from(1000 * n + 800, 12)); }
 std::vector<quire_symbol> with_output(quire_symbol n) { return joined(joined(prompt_of(n), output_of(n)), count_from(1000 * n + 800, 12)); }
 
-// Of eight sequences that are younger than all others, after four blocks of output of each went: those whose output stayed.
-uint32_t outputs_left(Fixture& f) {
-  constexpr quire_symbol kFirst = 5000, kAll = 8;
-  for (quire_symbol i = 0; i < kAll; ++i) answer(f, kFirst + i);
-  press(f, uint64_t{4} * kAll);
+// Of sequences that are younger than all others, after four pages for each of them were evicted: those whose output stayed.
+uint32_t outputs_left(Fixture& f, quire_symbol all = 8) {
+  constexpr quire_symbol kFirst = 5000;
+  for (quire_symbol i = 0; i < all; ++i) answer(f, kFirst + i);
+  press(f, uint64_t{4} * all);
   uint32_t left = 0;
-  for (quire_symbol i = 0; i < kAll; ++i) {
+  for (quire_symbol i = 0; i < all; ++i) {
     const uint64_t hit = hit_of(f, with_output(kFirst + i));
     EXPECT_GE(hit, 32u);
     left += hit == 56 ? 1 : 0;
@@ -80,11 +78,7 @@ TEST(OutputReuse, AnOutputGoesFromItsEnd) {
 TEST(OutputReuse, SomeOutputsAlwaysStay) {
   Fixture f = make();
   converse(f, 1, 300, without_output);
-  constexpr quire_symbol kFirst = 5000, kAll = 16;
-  uint32_t left = 0;
-  for (quire_symbol n = kFirst; n < kFirst + kAll; ++n) answer(f, n);
-  press(f, uint64_t{4} * kAll);
-  for (quire_symbol n = kFirst; n < kFirst + kAll; ++n) left += hit_of(f, with_output(n)) == 56 ? 1 : 0;
+  const uint32_t left = outputs_left(f, 16);
   EXPECT_GE(left, 1u);
   EXPECT_LE(left, 5u);
 }

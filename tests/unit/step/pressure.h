@@ -5,28 +5,31 @@
 
 namespace quire {
 
-inline std::vector<quire_symbol> joined(std::vector<quire_symbol> first, const std::vector<quire_symbol>& then) {
+using Symbols = std::vector<quire_symbol>;
+
+inline Symbols joined(Symbols first, const Symbols& then) {
   first.insert(first.end(), then.begin(), then.end());
   return first;
 }
 
-inline void request(Fixture& f, const std::vector<quire_symbol>& prompt) {
+inline void request(Fixture& f, const Symbols& prompt) {
   const SequenceId id = f.open();
   f.prefill(id, prompt);
   EXPECT_TRUE(f.cache->sequence_finish(id).ok());
 }
 
 // Rows of `row` tokens of which all are accepted.
-inline void decode(Fixture& f, SequenceId id, const std::vector<quire_symbol>& symbols, uint32_t row) {
+inline void decode(Fixture& f, SequenceId id, const Symbols& symbols, uint32_t row) {
   for (size_t at = 0; at < symbols.size(); at += row) {
-    const std::vector<quire_symbol> some(symbols.begin() + static_cast<long>(at), symbols.begin() + static_cast<long>(at + row));
+    const auto first = symbols.begin() + static_cast<long>(at);
+    const Symbols some(first, first + row);
     StepId step;
     ASSERT_EQ(f.reserve(id, some, row, 0, &step).code, QUIRE_OK);
     ASSERT_TRUE(f.commit(step, id, row).ok());
   }
 }
 
-inline uint64_t hit_of(Fixture& f, const std::vector<quire_symbol>& prompt) {
+inline uint64_t hit_of(Fixture& f, const Symbols& prompt) {
   quire_probe_result r{};
   r.struct_size = sizeof r;
   EXPECT_TRUE(f.cache->probe(nullptr, prompt, &r).ok());
