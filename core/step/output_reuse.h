@@ -11,6 +11,7 @@
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/facts.h"
+#include "core/step/samples.h"
 
 namespace quire {
 
@@ -45,7 +46,7 @@ class OutputReuse {
     if (facts_.every) from = std::max(from, s.committed / facts_.spacing * facts_.spacing);
     if (facts_.strict_lru || !s.publishing) return UINT64_MAX;
     if (s.prompt == 0 || s.committed <= from) return UINT64_MAX;
-    if ((++num_ended_ * 0x9e3779b97f4a7c15) >> kSampleShift == 0) {
+    if (ended_.next()) {
       mark(s, from);
       return UINT64_MAX;
     }
@@ -55,7 +56,6 @@ class OutputReuse {
  private:
   // Of PrefixIndex::marks().
   static constexpr uint8_t kOutput = 0x40, kBeforeOutput = 0x20;
-  static constexpr uint32_t kSampleShift = 64 - 3;  // one in eight
   // Templates end a prompt with some tokens that the next turn does not repeat.
   static constexpr uint64_t kTemplateTokens = 64;
   static constexpr uint64_t kFewest = 16, kCovered = 64;  // prompts
@@ -84,7 +84,7 @@ class OutputReuse {
   PrefixIndex& index_;
   double reused_ = 1;  // of prompts that reached the end of a sample's: those with its output
   uint64_t count_ = 0;
-  uint64_t num_ended_ = 0;
+  Samples ended_;
 };
 
 }  // namespace quire

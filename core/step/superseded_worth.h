@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/step/samples.h"
+
 namespace quire {
 
 class SupersededWorth {
  public:
-  // Whether the next one that is superseded is a sample. Not every eighth: turns taken in order
-  // would sample the same conversations each time.
-  bool samples_next() { return (++num_superseded_ * 0x9e3779b97f4a7c15) >> kSampleShift == 0; }
+  // Whether the next one that is superseded is a sample.
+  bool samples_next() { return superseded_.next(); }
   // Of the tokens that one would save, those that count.
   double share() const {
     if (samples_.count < kFewest || usual_.mean <= 0) return 1;
@@ -26,7 +27,6 @@ class SupersededWorth {
   void usual(uint64_t tokens) { usual_.add(tokens, kUsual); }
 
  private:
-  static constexpr uint32_t kSampleShift = 64 - 3;  // one in eight
   // Boundaries that a mean covers, roughly; of samples at least kFewest.
   static constexpr uint64_t kFewest = 16, kSamples = 64, kUsual = 256;
   static constexpr double kLeastShare = 1. / 8;
@@ -41,7 +41,7 @@ class SupersededWorth {
   };
 
   Mean usual_, samples_;
-  uint64_t num_superseded_ = 0;
+  Samples superseded_;
 };
 
 }  // namespace quire
