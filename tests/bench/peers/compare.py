@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""compare.py QUIRE_BENCH [--threads N] [--turns N] [--seconds S] [--shapes a,b] [--peers a,b] [--python PYTHON] [--json FILE]
+
+Attention of quire_bench beside that of PyTorch, ggml and oneDNN: the same shapes, threads and processors, in one run, taking turns. Every
+peer first gives an answer that is compared with fp64. A ratio is a peer's time to quire's of the same turn, above 1 where quire is faster:
+the best call of each, and the median over turns. PYTHON is an interpreter with numpy and the peers' packages; see the modules beside this
+file for what each needs. A peer that cannot be run says why, and has no figure.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEERS = ["pytorch/sdpa", "pytorch/sdpa-folded", "pytorch/flex", "ggml/products", "ggml/flash", "onednn/graph"]
+SHAPES = ["decode-g1", "decode-g4", "decode-g8", "decode-g16", "decode-fp16-g4", "decode-int8-g8", "prefill", "mla"]
+
+
+def environment(peer):
+    """For the process of one peer: what oneDNN from PyPI needs to find the libraries next to it."""
+    made = dict(os.environ)
+    if peer.startswith("onednn") and "DNNL_LIB" in made:
+        folder = os.path.dirname(os.path.abspath(made["DNNL_LIB"]))
+        made["LD_LIBRARY_PATH"] = ":".join(filter(None, [folder, made.get("LD_LIBRARY_PATH")]))
+        processor = os.path.join(folder, "libintelocl.so")
+        if os.path.exists(processor):
+            made.setdefault("OCL_ICD_FILENAMES", processor)
+    return made
+
+
+class Peer:
+    def __init__(self, name, shape, options):
+        self.name = name
+        self.ratios, self.best = [], []
+        command = [options.python, os.path.join(HERE, "worker.py"), *name.split("/"), shape, str(options.threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(name))
+
+    def start(self):
+        """Whether it is ready; the answer is printed."""
+        for line in self.process.stdout:  # a library may print something, too
+            word, _, rest = line.strip().partition(" ")
+            if word in ("ready", "no"):
+                print(f"  {self.name}: {'' if word == 'ready' else 'not run, '}{rest}", flush=True)
+                return word == "ready"
+        print(f"  {self.name}: not run, ended with {self.process.wait()}", flush=True)
+        return False
+
+    def take(self, seconds):
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        best, _ = self.process.stdout.readline().split()
+        return float(best)
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def quire(options, row):
+    """Milliseconds of the best call, and the share of the ceiling that quire_bench measured in the same moment."""
+    command = [options.quire_bench, f"--benchmark_filter=^{row}/", "--benchmark_format=json"]
+    processors = sorted(os.sched_getaffinity(0))[:options.threads]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True,
+                          preexec_fn=lambda: os.sched_setaffinity(0, processors))
+    found = json.loads(done.stdout)["benchmarks"]
+    if len(found) != 1:
+        raise SystemExit(f"{options.quire_bench} has {len(found)} rows {row}")
+    if found[0].get("error_occurred"):
+        raise SystemExit(f"{row}: {found[0]['error_message']}")
+    tokens = int(row.rpartition("ctx:")[2]) if "ctx:" in row else found[0]["tokens"]
+    return 1e3 * tokens / found[0]["tokens_per_s"], found[0]["of_ceiling"]
+
+
+def rows(options):
+    printed = subprocess.run([options.python, "-c", f"import sys; sys.path.insert(0, {HERE!r}); import shapes, json; "
+                              "print(json.dumps({k: s.row for k, s in shapes.SHAPES.items()}))"], stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(printed.stdout)
+
+
+def measure(options, shape, row):
+    print(f"{shape}: {row}", flush=True)
+    peers = []
+    for name in options.peers:  # one after the other: each fills memory with several threads
+        peer = Peer(name, shape, options)
+        if peer.start():
+            peer.take(options.seconds)  # the first calls are slower
+            peers.append(peer)
+        else:
+            peer.stop()
+    ours, shares = [], []
+    for turn in range(options.turns):
+        best, share = quire(options, row)
+        ours.append(best)
+        shares.append(share)
+        for i in range(len(peers)):
+            peer = peers[(turn + i) % len(peers)]
+            peer.best.append(peer.take(options.seconds))
+            peer.ratios.append(peer.best[-1] / best)
+    result = {"shape": shape, "row": row, "quire_ms": statistics.median(ours), "quire_of_ceiling": statistics.median(shares), "peers": []}
+    print(f"  quire: {result['quire_ms']:.2f} ms ({min(ours):.2f} to {max(ours):.2f}), {result['quire_of_ceiling']:.2f} of the ceiling")
+    for peer in peers:
+        peer.stop()
+        ms, ratio = statistics.median(peer.best), statistics.median(peer.ratios)
+        result["peers"].append({"peer": peer.name, "ms": ms, "ratio": ratio, "ratios": peer.ratios})
+        print(f"  {peer.name}: {ms:.2f} ms, {ratio:.2f} times quire's time ({min(peer.ratios):.2f} to {max(peer.ratios):.2f})", flush=True)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("quire_bench")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each peer in each turn")
+    parser.add_argument("--shapes", type=lambda text: text.split(","), default=SHAPES)
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=PEERS)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--json", help="where the results are written")
+    options = parser.parse_args()
+    known = rows(options)
+    unknown = [shape for shape in options.shapes if shape not in known]
+    if unknown:
+        parser.error(f"no shape {unknown[0]}: {', '.join(known)}")
+    results = [measure(options, shape, known[shape]) for shape in options.shapes]
+    print(f"{options.threads} threads, {options.turns} turns, load average {os.getloadavg()[0]:.1f}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(results, file, indent=2)
+
+
+if __name__ == "__main__":
+    main()
