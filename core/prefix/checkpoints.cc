@@ -103,6 +103,7 @@ void Checkpoints::supersede(NodeId node, BoundaryKind kind, double share) {
 void Checkpoints::set_kind(uint32_t at, BoundaryKind kind, uint8_t sixteenths) {
   Entry& entry = heap_[at];
   const double worth = worth_of(entry);
+  if (kind != BoundaryKind::kAwaited) entry.uses = 0;
   entry.kind = kind;
   entry.sixteenths = sixteenths;
   entry.rank = order_->moved(entry.rank, worth_of(entry) - worth);
@@ -131,6 +132,7 @@ void Checkpoints::lose(NodeId node, bool pinned) {
 uint64_t Checkpoints::use(NodeId node) {
   if (!has(node)) return 0;
   const uint32_t at = places_[node.value];
+  if (heap_[at].uses < kMostUses) ++heap_[at].uses;
   value(&heap_[at], BoundaryKind::kAwaited);
   const uint64_t tokens = tokens_of(heap_[at]);
   settle(at);

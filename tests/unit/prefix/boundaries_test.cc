@@ -131,5 +131,46 @@ TEST(Boundaries, TheLastOneIsWorthAllOfItsTokensAgain) {
   EXPECT_TRUE(tree.kept().verify(2, states, pins).ok());
 }
 
+// Others cost more each, but nobody uses them.
+TEST(Boundaries, EachUseAddsHalfOfItsTokens) {
+  Tree tree;
+  const NodeId often = tree.path({1}), longer = tree.path({7, 8}), longest = tree.path({5, 6, 7, 8, 9});
+  for (const NodeId node : {often, longer, longest}) tree.kept().keep(node, BoundaryKind::kAwaited);
+  EXPECT_EQ(tree.least(), often) << "1 unit, 2 and 5";
+  EXPECT_EQ(tree.kept().use(often), kUnit) << "what a use spares is what it spares";
+  EXPECT_EQ(tree.least(), often) << "1.5 units, 2 and 5";
+  tree.kept().use(often);
+  tree.kept().use(often);
+  EXPECT_EQ(tree.least(), longer) << "2.5 units, 2 and 5";
+  tree.kept().lose(longer, false);
+  EXPECT_EQ(tree.least(), often);
+  for (int i = 0; i < 6; ++i) tree.kept().use(often);
+  EXPECT_EQ(tree.least(), longest) << "5.5 units and 5";
+  tree.kept().lose(often, false);
+  tree.kept().keep(often, BoundaryKind::kAwaited);
+  EXPECT_EQ(tree.least(), often) << "uses are forgotten with it";
+  for (int i = 0; i < 1000; ++i) {
+    tree.kept().use(often);
+    ASSERT_EQ(tree.least(), i < 7 ? often : longest) << i;
+  }
+}
+
+TEST(Boundaries, UsesBeforeItWasSupersededDoNotCount) {
+  Tree tree;
+  const NodeId first = tree.path({1}), second = tree.path({1, 2, 3, 4, 5, 6, 7, 8}), other = tree.path({7});
+  tree.kept().keep(other, BoundaryKind::kAwaited);
+  tree.kept().keep(first, BoundaryKind::kAwaited);
+  for (int i = 0; i < 100; ++i) tree.kept().use(first);
+  EXPECT_EQ(tree.least(), other);
+  tree.kept().keep(second, BoundaryKind::kAwaited);
+  EXPECT_EQ(tree.supersede(second, 0.75), first);
+  EXPECT_EQ(tree.least(), first) << "three quarters of its tokens, and not 50 times that";
+  tree.kept().lose(second, false);
+  EXPECT_EQ(tree.kept().kind(first), BoundaryKind::kAwaited);
+  EXPECT_EQ(tree.least(), other) << "as many tokens, and older";
+  tree.kept().use(other);
+  EXPECT_EQ(tree.least(), first) << "its own uses are of another time";
+}
+
 }  // namespace
 }  // namespace quire

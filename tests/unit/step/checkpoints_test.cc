@@ -97,6 +97,19 @@ TEST(Checkpoints, WhatIsUsedStays) {
   }
 }
 
+// 8 tokens that many requests begin with, and prompts of 32 that nobody asks for again.
+TEST(Checkpoints, WhatIsUsedOftenOutlivesWhatCostsMoreEachTime) {
+  for (const int uses : {0, 6, 7}) {
+    Fixture f({kFull, kState}, 128, 2, budget_of(2, 0, QUIRE_KEEP_PROMPT_END));
+    serve(&f, 0, 9);
+    for (int i = 0; i < uses; ++i) serve(&f, 0, 10);
+    for (quire_symbol user = 1; user <= 2; ++user) serve(&f, 1000 * user, 33);
+    EXPECT_EQ(probe(f, 0, 10), uses < 7 ? 0u : 8u) << uses << " times half of 8 tokens, and 8 once";
+    EXPECT_EQ(probe(f, 1000, 33), uses < 7 ? 32u : 0u);
+    EXPECT_EQ(probe(f, 2000, 33), 32u);
+  }
+}
+
 // Three in a row, 4 tokens apart: once the middle one is gone the last one costs 8.
 TEST(Checkpoints, WhatTheLossOfOneCostsIsAddedToTheNext) {
   Fixture f({kFull, kState}, 128, 2, budget_of(3));
