@@ -15,7 +15,7 @@ Publishing::Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Seque
       eviction_(eviction),
       published_(published),
       fronts_(facts.num_groups) {
-  renews_ = !facts.strict_lru && facts.page_bytes * pool.num_pages() >= kFewBoundaries * facts.boundary_bytes();
+  renews_ = !facts.strict_lru && !facts.few_boundaries();
   if (facts.reuse) path_.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
 }
 

@@ -38,10 +38,6 @@ class Publishing {
   void silence_users(uint32_t group, PartIndex head);
 
  private:
-  // With room for the states of fewer boundaries what is computed again does not take the place of
-  // older copies: there, states are evicted before the attention that cannot be hit without them.
-  static constexpr uint64_t kFewBoundaries = 192;
-
   bool publish_complete(uint32_t sequence);
   // How far a group's blocks are of use to hits, and where the next one ends that is not in the
   // index; UINT64_MAX: beyond that.

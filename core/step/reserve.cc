@@ -64,7 +64,7 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
   }
   const bool spares = hit > 0 && resume_points.begin(plan.sequence, ResumePoint::kHit);
   visit_hit(facts, index, plan.found.node, plan.position, [&](uint32_t g, uint64_t end, PartIndex head) {
-    if (spares && facts.groups[g].falls) resume_points.add(plan.sequence, ResumePoint::kHit, head);
+    if (spares && (facts.groups[g].falls || facts.groups[g].state)) resume_points.add(plan.sequence, ResumePoint::kHit, head);
     if (columns[g] != nullptr) {
       pool.fetch(head);
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;

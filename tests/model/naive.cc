@@ -52,18 +52,17 @@ std::string Naive::boundary_before(const std::string& name) const {
   return before;
 }
 
-// The tokens that are lost with it, an eighth of them if nobody asked for it or used it, on top of what went last.
-void Naive::value(const std::string& name, bool cold) {
-  Boundary b{0, next_stamp_++, boundary_before(name), cold};
-  const auto tokens = static_cast<double>(name.size() - b.before.size());
-  b.rank = by_cost_ ? level_ + (cold ? tokens / 8 : tokens) : ++clock_;
+// The tokens that are lost with it, on top of what went last.
+void Naive::value(const std::string& name, bool cold, int uses) {
+  Boundary b{0, next_stamp_++, boundary_before(name), cold, uses};
+  b.rank = by_cost_ ? level_ + b.worth(static_cast<double>(name.size() - b.before.size())) : ++clock_;
   boundaries_[name] = b;
 }
 
 void Naive::use(Sequence* s) {
   s->spared = 0;
   if (boundaries_.count(s->text) == 0) return;
-  value(s->text, false);
+  value(s->text, false, std::min(boundaries_[s->text].uses + 1, 255));
   s->spared = s->text.size() - boundaries_[s->text].before.size();
   spared_ += s->spared;
 }
@@ -78,7 +77,7 @@ std::vector<Naive::Boundaries::iterator> Naive::by_worth() {
     if (all.empty() || all[0]->second.before.empty() || boundaries_.count(all[0]->second.before) != 0) break;
     Boundary& b = all[0]->second;
     const std::string before = boundary_before(all[0]->first);
-    if (by_cost_) b.rank += (static_cast<double>(b.before.size()) - static_cast<double>(before.size())) / (b.cold ? 8 : 1);
+    if (by_cost_) b.rank += b.worth(static_cast<double>(b.before.size()) - static_cast<double>(before.size()));
     b.before = before;
   }
   std::sort(all.begin(), all.end(), less);
@@ -455,7 +454,8 @@ std::string Naive::state() const {
     for (size_t g = 0; s.has_row && g < s.written.size(); ++g) out += "w" + name(s.written[g]);
   }
   std::vector<std::pair<std::pair<double, int>, std::string>> ranks;
-  for (const auto& [text, b] : boundaries_) ranks.push_back({{b.rank, b.stamp}, text + (b.cold ? "~" : "^") + b.before});
+  for (const auto& [text, b] : boundaries_)
+    ranks.push_back({{b.rank, b.stamp}, text + (b.cold ? "~" : "^") + std::to_string(b.uses) + b.before});
   std::sort(ranks.begin(), ranks.end());
   for (const auto& [rank, text] : ranks) out += "b" + text + (by_cost_ ? std::to_string(rank.first - level_) : "");
   for (const Sequence& s : sequences_) out += std::string(s.has_row && s.junction ? "j" : "") + (s.has_row && s.at_end ? "e" : "");

@@ -90,10 +90,13 @@ class Naive {
     int stamp = 0;
     std::string before;  // the boundary before it when somebody looked last
     bool cold = false;
+    int uses = 0;
+    // Of some tokens those that count: an eighth if nobody asked for it or used it; half as many more for each use.
+    double worth(double tokens) const { return (cold ? tokens / 8 : tokens) * (2 + uses) / 2; }
   };
   using Boundaries = std::map<std::string, Boundary>;
   std::string boundary_before(const std::string& name) const;
-  void value(const std::string& name, bool cold);
+  void value(const std::string& name, bool cold, int uses = 0);
   void use(Sequence* s);
   std::vector<Boundaries::iterator> by_worth();
   void give_up(const std::string& name);

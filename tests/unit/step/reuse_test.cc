@@ -88,6 +88,35 @@ TEST(Reuse, WhatResumingAtTheEndOfARunningPromptTakesOutlivesOthers) {
   EXPECT_EQ(hit_after_pressure(QUIRE_CACHE_STRICT_LRU), 0u) << "by age alone it goes";
 }
 
+// A question about a document is answered while others want more room than there is: the tokens that the next question hits.
+uint64_t hit_of_next_question(uint32_t pages, uint32_t flags, bool runs) {
+  quire_cache_options options{};
+  options.flags = flags;
+  options.keep_states = QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;  // others are never used, and go first
+  Fixture f({kFull, kState}, pages, 2, options);
+  const auto ask = [](quire_symbol question) { return shared_by(32, question, 40); };
+  request(&f, ask(500), 64);
+  request(&f, ask(600), 64);  // the two show where the document ends
+  const SequenceId id = f.open();
+  StepId step;
+  EXPECT_EQ(f.reserve(id, ask(700), 8, QUIRE_ENTRY_MATCH, &step).hit_tokens, 32u);
+  EXPECT_TRUE(f.commit(step, id, 8).ok());
+  if (!runs) {
+    EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+  }
+  for (quire_symbol other = 1; other <= 20; ++other) request(&f, count_from(10000 * other, 100), 64);
+  const Status ok = f.cache->verify();
+  EXPECT_TRUE(ok.ok()) << ok.message();
+  return request(&f, ask(800), 64);
+}
+
+TEST(Reuse, TheStateWhereARunningSequenceResumedOutlivesOthers) {
+  EXPECT_EQ(hit_of_next_question(192, 0, true), 32u);
+  EXPECT_EQ(hit_of_next_question(192, 0, false), 0u) << "nobody runs";
+  EXPECT_EQ(hit_of_next_question(192, QUIRE_CACHE_STRICT_LRU, true), 0u);
+  EXPECT_EQ(hit_of_next_question(191, 0, true), 0u) << "few boundaries have room: their states are worth more than that";
+}
+
 // Who asks for room for a whole prompt does not get what running conversations resume from; who asks for its first chunk does.
 TEST(Reuse, AWholePromptLeavesWhatOthersResumeFrom) {
   for (const bool strict : {false, true}) {
