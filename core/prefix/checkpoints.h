@@ -34,8 +34,9 @@ class CheckpointOrder {
   // One with this rank went to make room.
   virtual void went(double rank) = 0;
 
-  // Least recompute first, and of those that cost the same the one that was not used for longer (GreedyDual; with the uses in the worth,
-  // GreedyDual-Size-Frequency). All boundaries of a cache have the same bytes, so tokens and tokens per byte are one order.
+  // Least recompute first, and of those that cost the same the one that was not used for longer
+  // (GreedyDual; with uses in the worth, GreedyDual-Size-Frequency). All boundaries of a cache have
+  // the same bytes, so tokens and tokens per byte are one order.
   static std::unique_ptr<CheckpointOrder> by_cost();
   // Least recently used first.
   static std::unique_ptr<CheckpointOrder> by_use();
@@ -126,8 +127,9 @@ class Checkpoints {
 
  private:
   static constexpr uint8_t kWhole = 16, kCold = 8;
-  static constexpr uint8_t kOfPlace = 2;      // most of them are never used
-  static constexpr uint32_t kUsesBefore = 2;  // of each, as if before it was kept: a use adds half of its tokens to its worth
+  static constexpr uint8_t kOfPlace = 2;  // most of them are never used
+  // As if each had been used so often before it was kept: a use adds half of its tokens.
+  static constexpr uint32_t kUsesBefore = 2;
   static constexpr uint8_t kMostUses = 255;
   struct Entry {
     double rank = 0;
@@ -138,7 +140,7 @@ class Checkpoints {
     uint16_t pins = 0;
     BoundaryKind kind = BoundaryKind::kAwaited;
     uint8_t sixteenths = kWhole;  // of the tokens that it spares, those that count
-    uint8_t uses = 0;             // since it was kept or superseded; no more than kMostUses are counted
+    uint8_t uses = 0;             // since it was kept or superseded; kMostUses: or more
   };
   static constexpr uint32_t kMostLooks = 8;
   static constexpr uint32_t kMostCandidates = 16;
@@ -149,7 +151,8 @@ class Checkpoints {
   }
   uint64_t tokens_of(const Entry& e) const { return index_->tokens(NodeId(e.node)) - index_->tokens(NodeId(e.before)); }
   double worth_of(const Entry& e) const {  //
-    return static_cast<double>(tokens_of(e) * e.sixteenths * (kUsesBefore + e.uses)) / (kWhole * kUsesBefore);
+    const uint64_t times = uint64_t{e.sixteenths} * (kUsesBefore + e.uses);
+    return static_cast<double>(tokens_of(e) * times) / (kWhole * kUsesBefore);
   }
   uint32_t boundary_before(uint32_t node) const;
   bool look_again();

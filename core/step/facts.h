@@ -141,9 +141,11 @@ struct Facts {
   uint64_t writes_per_step() const;  // at most, of one group
   double token_bytes() const;        // of groups that need everything
   uint64_t boundary_bytes() const;   // of the states of one boundary
-  // Whether the pool has room for the states of few boundaries only. There, states are evicted before
-  // the attention that cannot be hit without them, and what helps others costs more than it spares.
-  bool few_boundaries() const { return page_bytes * config->num_pages < kFewBoundaries * boundary_bytes(); }
+  // Whether the pool has room for the states of few boundaries only. There, states are evicted
+  // before the attention that cannot be hit without them.
+  bool few_boundaries() const {  //
+    return page_bytes * config->num_pages < kFewBoundaries * boundary_bytes();
+  }
   // What the plan serves with these options.
   CacheUse use() const;
   // States of a sequence of `end` tokens that are resident together at most.

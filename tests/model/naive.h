@@ -91,7 +91,8 @@ class Naive {
     std::string before;  // the boundary before it when somebody looked last
     bool cold = false;
     int uses = 0;
-    // Of some tokens those that count: an eighth if nobody asked for it or used it; half as many more for each use.
+    // Of some tokens those that count: an eighth if nobody asked for it or used it; half as many
+    // more for each use.
     double worth(double tokens) const { return (cold ? tokens / 8 : tokens) * (2 + uses) / 2; }
   };
   using Boundaries = std::map<std::string, Boundary>;
