@@ -129,10 +129,10 @@ void Checkpoints::lose(NodeId node, bool pinned) {
     set_kind(places_[before.value], BoundaryKind::kAwaited, kWhole);
 }
 
-uint64_t Checkpoints::use(NodeId node) {
+uint64_t Checkpoints::use(NodeId node, bool counts) {
   if (!has(node)) return 0;
   const uint32_t at = places_[node.value];
-  if (heap_[at].uses < kMostUses) ++heap_[at].uses;
+  if (counts && heap_[at].uses < kMostUses) ++heap_[at].uses;
   value(&heap_[at], BoundaryKind::kAwaited);
   const uint64_t tokens = tokens_of(heap_[at]);
   settle(at);

@@ -19,7 +19,7 @@ enum class BoundaryKind : uint8_t {
   kAwaited,     // requests resume there, or are expected to
   kPlace,       // it was kept for its place alone, and never used
   kSuperseded,  // a later one is awaited, and no prompt diverges between the two
-  kSample,      // superseded, but at full worth: it measures what superseded ones save
+  kSample,      // superseded, but all of its tokens count: it measures what such ones save
 };
 
 // Ranks: the boundary with the lowest one goes first.
@@ -57,7 +57,8 @@ class Checkpoints {
   // One is lost, by whatever cause; the node may be none of these. pinned: it is the one whose pins count.
   void lose(NodeId node, bool pinned);
   // Somebody resumes at the node: the tokens to the boundary before it, which is what that spares.
-  uint64_t use(NodeId node);
+  // counts: as a use of its own, which makes the boundary worth more.
+  uint64_t use(NodeId node, bool counts = true);
   BoundaryKind kind(NodeId node) const {  //
     return has(node) ? heap_[places_[node.value]].kind : BoundaryKind::kAwaited;
   }

@@ -59,9 +59,9 @@ void CheckpointBudget::lose(NodeId node, uint32_t group) {
   checkpoints_.lose(node, group == facts_.first_state);
 }
 
-uint64_t CheckpointBudget::use(NodeId node) {
+uint64_t CheckpointBudget::use(NodeId node, bool first) {
   const BoundaryKind kind = checkpoints_.kind(node);
-  const uint64_t tokens = checkpoints_.use(node);
+  const uint64_t tokens = checkpoints_.use(node, first);
   if (tokens > 0) learn(kind, tokens);
   return tokens;
 }

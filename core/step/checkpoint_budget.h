@@ -45,8 +45,9 @@ class CheckpointBudget {
   void lose(NodeId node, uint32_t group);
   // The boundary goes to make room; its states are lost one by one after this.
   void give_up(NodeId node) { checkpoints_.went(node); }
-  // A sequence resumes at the node: the tokens that this spares.
-  uint64_t use(NodeId node);
+  // A sequence resumes at the node: the tokens that this spares. first: it has not been emptied, so
+  // its request was not counted yet.
+  uint64_t use(NodeId node, bool first);
   // Pins count for the boundary of a block of states; other blocks are none of it.
   void set_pinned(PartIndex head, bool pinned);
   // Between true and false nothing is learned from what is lost: a reset forgets it.

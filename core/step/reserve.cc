@@ -83,7 +83,7 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
     if (columns[g] != nullptr) pool.ref_blocks(GroupId(g), {columns[g], h.num_blocks});
   }
   if (spares) resume_points.done(plan.sequence, ResumePoint::kHit);
-  return facts.has_states && hit > 0 ? budget.use(plan.found.node) : 0;
+  return facts.has_states && hit > 0 ? budget.use(plan.found.node, s.incarnation == 0) : 0;
 }
 
 // What the row lacks in one group.

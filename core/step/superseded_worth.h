@@ -1,7 +1,7 @@
 // What a superseded boundary is worth: one whose prefix leads to a later state that is awaited, and
 // to nothing else before that. In a long conversation nobody resumes from an earlier turn's end
 // again. Where answers are asked for anew, or many continue the same way, somebody does. One in
-// eight of these boundaries is a sample: it keeps its full worth. What samples have saved, relative
+// eight of these boundaries is a sample: all of its tokens count. What samples have saved, relative
 // to what boundaries that are not superseded save, is the share that the others are worth.
 #pragma once
 

@@ -62,7 +62,7 @@ void Naive::value(const std::string& name, bool cold, int uses) {
 void Naive::use(Sequence* s) {
   s->spared = 0;
   if (boundaries_.count(s->text) == 0) return;
-  value(s->text, false, std::min(boundaries_[s->text].uses + 1, 255));
+  value(s->text, false, std::min(boundaries_[s->text].uses + (s->emptied ? 0 : 1), 255));
   s->spared = s->text.size() - boundaries_[s->text].before.size();
   spared_ += s->spared;
 }
@@ -395,6 +395,7 @@ void Naive::abort() {
 void Naive::create(int q) {
   Sequence& s = sequences_[static_cast<size_t>(q)];
   s.live = true;
+  s.emptied = false;
   s.text.clear();
   s.published = s.prompt = 0;
   s.tables.assign(groups_.size(), {});
@@ -420,6 +421,7 @@ void Naive::empty(int q) {
   s.text.clear();
   s.published = s.prompt = 0;
   s.may_share = false;
+  s.emptied = true;
   ++s.life;
 }
 
@@ -442,6 +444,7 @@ std::string Naive::state() const {
   for (const Sequence& s : sequences_) {
     out += s.live ? "|L" : "|";
     out += s.loading ? "l" : "";
+    out += s.emptied ? "e" : "";
     out += s.may_share ? "s" : "";
     for (const auto& [group, block] : s.replaced) out += "x" + std::to_string(group) + name(block);
     if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";

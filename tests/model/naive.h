@@ -43,6 +43,7 @@ class Naive {
     bool at_end = false;    // the row ends at the last boundary of its prompt
     uint64_t spared = 0;    // tokens between the state that it resumed from and the one before
     int life = 0, row_life = 0;
+    bool emptied = false;  // since it was created: its next match is no other request
     uint64_t published = 0;
     uint64_t prompt = 0;            // tokens of the first one since it was created
     std::vector<int> resume_point;  // blocks that are spared for who resumes at its end

@@ -2,9 +2,9 @@
 """compare.py QUIRE_BENCH [--threads N] [--turns N] [--seconds S] [--shapes a,b] [--peers a,b] [--python PYTHON] [--json FILE]
 
 Attention of quire_bench beside that of PyTorch, ggml and oneDNN: the same shapes, threads and processors, in one run, taking turns. Every
-peer first gives an answer that is compared with fp64. A ratio is a peer's time to quire's of the same turn, above 1 where quire is faster:
-the best call of each, and the median over turns. PYTHON is an interpreter with numpy and the peers' packages; see the modules beside this
-file for what each needs. A peer that cannot be run says why, and has no figure.
+peer first gives an answer that is compared with fp64. Each turn divides a peer's best call by quire's best call; the result is the median
+over turns, above 1 where quire is faster. PYTHON is an interpreter with numpy and the peers' packages; the modules in this folder say what
+each needs. A peer that cannot be run, or ends before the last turn, says why and has no figure. FILE is written after each shape.
 """
 import argparse
 import json
@@ -48,13 +48,24 @@ class Peer:
         return False
 
     def take(self, seconds):
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        best, _ = self.process.stdout.readline().split()
-        return float(best)
+        """Milliseconds of the best call; None, and a line that says so, if the process has ended."""
+        try:
+            self.process.stdin.write(f"{seconds}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["took"]:
+                return float(words[1])
+        print(f"  {self.name}: no figure, ended with {self.process.wait()}", flush=True)
+        return None
 
     def stop(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         self.process.wait()
 
 
@@ -84,8 +95,7 @@ def measure(options, shape, row):
     peers = []
     for name in options.peers:  # one after the other: each fills memory with several threads
         peer = Peer(name, shape, options)
-        if peer.start():
-            peer.take(options.seconds)  # the first calls are slower
+        if peer.start() and peer.take(options.seconds) is not None:  # the first calls are slower
             peers.append(peer)
         else:
             peer.stop()
@@ -94,10 +104,14 @@ def measure(options, shape, row):
         best, share = quire(options, row)
         ours.append(best)
         shares.append(share)
-        for i in range(len(peers)):
-            peer = peers[(turn + i) % len(peers)]
-            peer.best.append(peer.take(options.seconds))
-            peer.ratios.append(peer.best[-1] / best)
+        for peer in [peers[(turn + i) % len(peers)] for i in range(len(peers))]:
+            milliseconds = peer.take(options.seconds)
+            if milliseconds is None:
+                peer.stop()
+                peers.remove(peer)
+                continue
+            peer.best.append(milliseconds)
+            peer.ratios.append(milliseconds / best)
     result = {"shape": shape, "row": row, "quire_ms": statistics.median(ours), "quire_of_ceiling": statistics.median(shares), "peers": []}
     print(f"  quire: {result['quire_ms']:.2f} ms ({min(ours):.2f} to {max(ours):.2f}), {result['quire_of_ceiling']:.2f} of the ceiling")
     for peer in peers:
@@ -123,11 +137,13 @@ def main():
     unknown = [shape for shape in options.shapes if shape not in known]
     if unknown:
         parser.error(f"no shape {unknown[0]}: {', '.join(known)}")
-    results = [measure(options, shape, known[shape]) for shape in options.shapes]
+    results = []
+    for shape in options.shapes:
+        results.append(measure(options, shape, known[shape]))
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump(results, file, indent=2)
     print(f"{options.threads} threads, {options.turns} turns, load average {os.getloadavg()[0]:.1f}")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=2)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """oneDNN on the processor: scaled dot-product attention as a graph (product, scale, mask, softmax, product), through its C API.
 DNNL_LIB names libdnnl.so, version 3; `pip install onednn` puts one into the environment's lib/, with what it needs beside it.
-The heads of one group are queries of one product where a token has one query ("graph")."""
+With one query token, the heads of a group are the queries of one product ("graph")."""
 import ctypes
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_void_p

@@ -1,6 +1,6 @@
 """The shapes of quire_bench's attention rows, inputs for them, and what a right answer is.
 
-A peer gets contiguous keys and values in the order it likes best: what it would pay for pages is not in its figure.
+Peers get contiguous keys and values in the order that each prefers; their figures do not include what pages would cost.
 """
 import numpy
 

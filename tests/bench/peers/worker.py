@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """worker.py PEER HOW SHAPE THREADS: one peer on one shape. Says "ready VERSION" once its first answer is right, or "no REASON". Then a
-line with a number asks for calls that take about that many seconds; the answer is the milliseconds of the best one and of the median."""
+line with a number asks for calls for about that many seconds in all; "took" is answered, with the milliseconds of the best one and of
+the median. HOW "dies" (numpy only, for the tests) ends at the third line."""
 import importlib
 import os
 import statistics
@@ -30,6 +31,7 @@ timed.first = 1
 
 def plain(shape, inputs, threads, how):
     """numpy, in fp32: for the tests. `wrong`: an answer for another question."""
+
     def attend(_):
         scores = numpy.einsum("hqd,htd->hqt", inputs.q, inputs.k.repeat(shape.group, 0)) * shape.scale
         scores = numpy.where(inputs.mask(shape), scores, -numpy.inf)
@@ -56,8 +58,10 @@ def main():
         print("no", " ".join(f"{type(problem).__name__}: {problem}".split())[:200], flush=True)
         return
     print("ready", version, f"({off:.1e} from fp64)", flush=True)
-    for line in sys.stdin:
-        print(*timed(attend, shape.copies(), float(line)), flush=True)
+    for turn, line in enumerate(sys.stdin):
+        if how == "dies" and turn == 2:
+            sys.exit(3)
+        print("took", *timed(attend, shape.copies(), float(line)), flush=True)
 
 
 if __name__ == "__main__":

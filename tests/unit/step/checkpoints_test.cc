@@ -110,6 +110,21 @@ TEST(Checkpoints, WhatIsUsedOftenOutlivesWhatCostsMoreEachTime) {
   }
 }
 
+TEST(Checkpoints, ARequestThatIsPreemptedIsOneUse) {
+  Fixture f({kFull, kState}, 128, 2, budget_of(2, 0, QUIRE_KEEP_PROMPT_END));
+  serve(&f, 0, 9);
+  const SequenceId id = f.open();
+  for (int i = 0; i < 20; ++i) {
+    StepId step;
+    EXPECT_EQ(f.reserve(id, count_from(0, 10), 2, QUIRE_ENTRY_MATCH, &step).hit_tokens, 8u);
+    EXPECT_TRUE((i % 2 == 0 ? f.commit(step, id, 2) : f.cache->abort(step)).ok());
+    EXPECT_TRUE(f.cache->sequence_preempt(id).ok());
+  }
+  EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+  for (quire_symbol user = 1; user <= 2; ++user) serve(&f, 1000 * user, 33);
+  EXPECT_EQ(probe(f, 0, 10), 0u) << "8 tokens and half of them, not 11 times 8";
+}
+
 // Three in a row, 4 tokens apart: once the middle one is gone the last one costs 8.
 TEST(Checkpoints, WhatTheLossOfOneCostsIsAddedToTheNext) {
   Fixture f({kFull, kState}, 128, 2, budget_of(3));

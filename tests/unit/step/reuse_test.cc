@@ -88,12 +88,16 @@ TEST(Reuse, WhatResumingAtTheEndOfARunningPromptTakesOutlivesOthers) {
   EXPECT_EQ(hit_after_pressure(QUIRE_CACHE_STRICT_LRU), 0u) << "by age alone it goes";
 }
 
-// A question about a document is answered while others want more room than there is: the tokens that the next question hits.
-uint64_t hit_of_next_question(uint32_t pages, uint32_t flags, bool runs) {
+quire_cache_options ends_and_junctions(uint32_t flags) {
   quire_cache_options options{};
   options.flags = flags;
   options.keep_states = QUIRE_KEEP_PROMPT_END | QUIRE_KEEP_JUNCTION;  // others are never used, and go first
-  Fixture f({kFull, kState}, pages, 2, options);
+  return options;
+}
+
+// A question about a document is answered while others want more room than there is: the tokens that the next question hits.
+uint64_t hit_of_next_question(uint32_t pages, uint32_t flags, bool runs) {
+  Fixture f({kFull, kState}, pages, 2, ends_and_junctions(flags));
   const auto ask = [](quire_symbol question) { return shared_by(32, question, 40); };
   request(&f, ask(500), 64);
   request(&f, ask(600), 64);  // the two show where the document ends
@@ -115,6 +119,17 @@ TEST(Reuse, TheStateWhereARunningSequenceResumedOutlivesOthers) {
   EXPECT_EQ(hit_of_next_question(192, 0, false), 0u) << "nobody runs";
   EXPECT_EQ(hit_of_next_question(192, QUIRE_CACHE_STRICT_LRU, true), 0u);
   EXPECT_EQ(hit_of_next_question(191, 0, true), 0u) << "few boundaries have room: their states are worth more than that";
+}
+
+TEST(Reuse, TheStateWhereARunningPromptDivergedAgesLikeOthers) {
+  for (const quire_symbol others : {0u, 20u}) {
+    Fixture f({kFull, kState}, 192, 2, ends_and_junctions(0));
+    request(&f, shared_by(32, 500, 40), 64);
+    const SequenceId id = f.open();
+    compute(&f, id, shared_by(32, 700, 40), 64);  // no state is there at 32: this one leaves it
+    for (quire_symbol other = 1; other <= others; ++other) request(&f, count_from(10000 * other, 100), 64);
+    EXPECT_EQ(request(&f, shared_by(32, 800, 40), 64), others == 0 ? 32u : 0u);
+  }
 }
 
 // Who asks for room for a whole prompt does not get what running conversations resume from; who asks for its first chunk does.
