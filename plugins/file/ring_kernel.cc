@@ -117,7 +117,8 @@ RingKernel::~RingKernel() {
       RingKernel::wake();
       std::array<Ended, 8> ends;
       while (watches_wakes_) {
-        if (io_uring_submit_and_wait(&ring_, 1) < 0 && errno != EINTR) break;
+        const int submitted = io_uring_submit_and_wait(&ring_, 1);  // an error is its result; errno says nothing
+        if (submitted < 0 && submitted != -EINTR) break;
         take(ends);
       }
     }
