@@ -115,8 +115,7 @@ void Cache::Impl::end_prompt(const Row& row) {
   if (!ends && row.kept.prompt_end == 0) return;
   NodeId node = s.node;
   while (facts.has_states && row.kept.prompt_end > 0 && index.tokens(node) > row.kept.prompt_end) node = index.parent(node);
-  const bool resumable = !facts.has_states || index.block_at(node, GroupId(facts.first_state)).value != kNone;
-  if (resumable) resume_points.set(row.sequence, ResumePoint::kPromptEnd, node);
+  resume_points.set(row.sequence, ResumePoint::kPromptEnd, node);
   if (!ends || s.learned || !facts.learns_ends) return;
   s.learned = true;
   const uint64_t seen = std::max(s.branch_point, s.hit_tokens);

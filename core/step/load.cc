@@ -262,11 +262,8 @@ Status Cache::load_end(StepId id, std::span<const quire_load_failure> failures, 
   if (entry.num_accepted < row.num_tokens) s.may_share = true;
   m.commit_row(&step, 0, entry, {});
   s.paused = s.committed;
-  // A hit before it is spared already, and others share it more often. Without a state nobody resumes.
-  const auto resumable = [&] { return !m.facts.has_states || m.index.block_at(s.node, GroupId(m.facts.first_state)).value != kNone; };
-  if (s.publishing && s.hit_tokens == 0 && s.published > row.position && resumable()) {
-    m.resume_points.set(row.sequence, ResumePoint::kHit, s.node);
-  }
+  // A hit before it is spared already, and others share it more often.
+  if (s.publishing && s.hit_tokens == 0 && s.published > row.position) m.resume_points.set(row.sequence, ResumePoint::kHit, s.node);
   for (const Replaced& old : step.replaced) m.blocks.release(old.old_head);
   step.clear(0);
   *committed = end;

@@ -29,6 +29,7 @@ bool ResumePoints::begin(uint32_t sequence, ResumePoint kind) {
 
 // A prompt that is asked again resumes before its last token, so at its end a window reaches back one boundary more.
 void ResumePoints::set(uint32_t sequence, ResumePoint kind, NodeId node) {
+  if (facts_.has_states && index_.block_at(node, GroupId(facts_.first_state)).value == kNone) return;
   if (!begin(sequence, kind)) return;
   const uint64_t unit = facts_.config->match_unit_tokens, alignment = facts_.config->hit_alignment_tokens;
   const uint64_t position = index_.tokens(node);

@@ -26,7 +26,8 @@ class ResumePoints {
   ResumePoints(const Facts& facts, Pool& pool, const PrefixIndex& index, uint32_t max_sequences);
 
   // Requests can resume at the node, or at the last boundary before it. What was spared for the
-  // sequence's previous point of that kind is not any more.
+  // sequence's previous point of that kind is not any more. In models with states nothing changes
+  // where none is kept: nobody resumes there.
   void set(uint32_t sequence, ResumePoint kind, NodeId node);
   // The same for whoever knows the blocks: begin(), then, if that is true, add() for each of them,
   // the last one first, and done() once all of them are referenced.

@@ -13,9 +13,10 @@ import statistics
 import subprocess
 import sys
 
+from shapes import SHAPES
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = ["pytorch/sdpa", "pytorch/sdpa-folded", "pytorch/flex", "ggml/products", "ggml/flash", "onednn/graph"]
-SHAPES = ["decode-g1", "decode-g4", "decode-g8", "decode-g16", "decode-fp16-g4", "decode-int8-g8", "prefill", "mla"]
 
 
 def environment(peer):
@@ -84,12 +85,6 @@ def quire(options, row):
     return 1e3 * tokens / found[0]["tokens_per_s"], found[0]["of_ceiling"]
 
 
-def rows(options):
-    printed = subprocess.run([options.python, "-c", f"import sys; sys.path.insert(0, {HERE!r}); import shapes, json; "
-                              "print(json.dumps({k: s.row for k, s in shapes.SHAPES.items()}))"], stdout=subprocess.PIPE, check=True, text=True)
-    return json.loads(printed.stdout)
-
-
 def measure(options, shape, row):
     print(f"{shape}: {row}", flush=True)
     peers = []
@@ -128,18 +123,17 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each peer in each turn")
-    parser.add_argument("--shapes", type=lambda text: text.split(","), default=SHAPES)
+    parser.add_argument("--shapes", type=lambda text: text.split(","), default=[name for name in SHAPES if name != "small"])
     parser.add_argument("--peers", type=lambda text: text.split(","), default=PEERS)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--json", help="where the results are written")
     options = parser.parse_args()
-    known = rows(options)
-    unknown = [shape for shape in options.shapes if shape not in known]
+    unknown = [shape for shape in options.shapes if shape not in SHAPES]
     if unknown:
-        parser.error(f"no shape {unknown[0]}: {', '.join(known)}")
+        parser.error(f"no shape {unknown[0]}: {', '.join(SHAPES)}")
     results = []
     for shape in options.shapes:
-        results.append(measure(options, shape, known[shape]))
+        results.append(measure(options, shape, SHAPES[shape].row))
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(results, file, indent=2)

@@ -7,7 +7,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int64, c_size_t,
 
 import numpy
 
-from shapes import to_bf16
+from inputs import to_bf16
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30
 TYPES = {"bf16": BF16, "fp16": F16, "int8": Q8_0}

@@ -7,7 +7,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint8, 
 
 import numpy
 
-from shapes import from_bf16, to_bf16
+from inputs import from_bf16, to_bf16
 
 F16, BF16, FLOAT = 1, 2, 3
 TYPES = {"bf16": BF16, "fp16": F16}

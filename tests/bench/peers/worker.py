@@ -10,7 +10,8 @@ import time
 
 import numpy
 
-import shapes
+import inputs as data
+from shapes import SHAPES
 
 BOUND = 3e-2  # relative L2 to fp64: a peer that computes something else is far beyond it, one that sums in fp16 is not
 
@@ -45,12 +46,12 @@ def plain(shape, inputs, threads, how):
 def main():
     peer, how, name, threads = sys.argv[1:]
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(threads)])
-    shape = shapes.SHAPES[name]
+    shape = SHAPES[name]
     try:
-        inputs = shapes.Inputs(shape)
+        inputs = data.Inputs(shape)
         make = plain if peer == "numpy" else importlib.import_module(peer).make
         version, out, attend = make(shape, inputs, int(threads), how)
-        off = shapes.difference(shape, inputs, out)
+        off = data.difference(shape, inputs, out)
         del inputs
         if not off <= BOUND:
             raise ArithmeticError(f"{off:.2e} from the right answer, {BOUND:.1e} is allowed")
