@@ -71,8 +71,7 @@ import (
 
 // Batch has the arrays of one step, in C memory that grows until the largest step fits, and writes them in one call with commit and
 // reserve. One per step in flight. Its slices, those of Groups too, are those of the last step: none may be used after Close or the next
-// step. They do not keep it reachable, and its finalizer frees them: who goes on with a slice alone calls runtime.KeepAlive(batch) behind
-// its last use.
+// step. Only Close gives the memory back.
 type Batch struct {
 	c      *C.go_batch
 	Groups []GroupTables // one per group of the plan
@@ -108,7 +107,6 @@ func NewBatch(config *Config, shard uint32) (*Batch, error) {
 		return nil, refuse(OutOfRange, "shard: none of this plan")
 	}
 	b := &Batch{c: (*C.go_batch)(allocate(int(C.go_batch_bytes(C.uint64_t(info.NumGroups) + 1)))), plan: config.Share()}
-	runtime.SetFinalizer(b, (*Batch).Close)
 	if b.c == nil {
 		b.Close()
 		return nil, refuse(ResourceExhausted, "no host memory for a batch")
@@ -149,7 +147,6 @@ func (b *Batch) Close() {
 	C.free(unsafe.Pointer(b.c))
 	b.plan.Close()
 	b.c, b.Groups, b.KVLen, b.Indptr, b.Pos = nil, nil, nil, nil, nil
-	runtime.SetFinalizer(b, nil)
 }
 
 func (b *Batch) check() error {
@@ -221,7 +218,6 @@ func (b *Batch) shape() (rows, tokens int) {
 	if b.check() == nil {
 		rows, tokens = int(b.c.groups[b.whole].num_rows), int(b.c.groups[b.whole].num_tokens)
 	}
-	runtime.KeepAlive(b) // whose finalizer frees the arrays
 	return rows, tokens
 }
 

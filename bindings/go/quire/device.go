@@ -12,9 +12,8 @@ import (
 	"unsafe"
 )
 
-// Buffer is zeroed memory of C: what ops and tables point to may not be Go's, since a driver reads it after the call. Close it when no op uses
-// it any more; its slices must not be used then. A slice does not keep its Buffer reachable, whose finalizer frees the memory:
-// who goes on with a slice alone calls runtime.KeepAlive(buffer) behind its last use.
+// Buffer is zeroed memory of C: what ops and tables point to may not be Go's, since a driver reads it after the call. Only Close gives it
+// back: its slices stay valid until then. Close it when no op uses it any more.
 type Buffer struct {
 	handle
 	at, n int // first byte behind the address that is freed, and how many
@@ -31,18 +30,14 @@ func NewBuffer(bytes int) (*Buffer, error) {
 	if p == nil {
 		return nil, refuse(ResourceExhausted, "bytes: no host memory of that size")
 	}
-	b := &Buffer{handle{p}, int(-uintptr(p) % 4096), bytes}
-	runtime.SetFinalizer(b, (*Buffer).Close)
-	return b, nil
+	return &Buffer{handle{p}, int(-uintptr(p) % 4096), bytes}, nil
 }
 
 // Close gives the memory back.
 func (b *Buffer) Close() {
-	if b == nil {
-		return
+	if b != nil {
+		C.free(b.take())
 	}
-	C.free(b.take())
-	runtime.SetFinalizer(b, nil)
 }
 
 func (b *Buffer) address() unsafe.Pointer {
@@ -60,7 +55,7 @@ func (b *Buffer) Len() int {
 	return b.n
 }
 
-// Bytes is the memory itself; the slice does not keep the Buffer alive, and neither do the next ones.
+// Bytes is the memory itself.
 func (b *Buffer) Bytes() []byte { return unsafe.Slice((*byte)(b.address()), b.Len()) }
 
 // Float32 is the memory as numbers, and so are the next ones.

@@ -168,8 +168,4 @@ func TestRoundsOfEverythingLeaveNothing(t *testing.T) {
 	}
 }
 
-func newBytes(n int) unsafe.Pointer { // forgotten on purpose
-	b := must(NewBuffer(n))
-	runtime.SetFinalizer(b, nil)
-	return b.p
-}
+func newBytes(n int) unsafe.Pointer { return must(NewBuffer(n)).p } // forgotten on purpose

@@ -19,7 +19,7 @@ type flag struct{ n uint32 }
 func (f *flag) set()     { atomic.StoreUint32(&f.n, 1) }
 func (f *flag) is() bool { return atomic.LoadUint32(&f.n) != 0 }
 
-// Says when an object of Go was found unreachable; its own finalizer, which frees memory of C, runs then as well.
+// Says when an object of Go was found unreachable, and ends it then.
 func watch[T any](object *T, end func(*T)) *flag {
 	gone := new(flag)
 	runtime.SetFinalizer(object, nil)
@@ -153,6 +153,35 @@ func TestStatesAndOpsOfOthersStayUntilTheyAreDone(t *testing.T) {
 	}
 	if err := stream.Synchronize(-1); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSlicesStayUntilClose(t *testing.T) {
+	config := planOf(33, fullLayer(0))
+	cache := must(NewCache(nil, config, CacheOptions{}))
+	var numbers [][]float32
+	var lengths [][]int32
+	for i := 0; i < 32; i++ { // of buffers and batches that nobody reaches any more
+		numbers = append(numbers, must(NewBuffer(4096)).Float32())
+		for j := range numbers[i] {
+			numbers[i][j] = float32(i)
+		}
+		batch, id := must(NewBatch(config, 0)), must(cache.NewSequence(Identity{}))
+		want := []ReserveEntry{{Sequence: id, NumSymbols: uint32(i + 1), NumTokens: uint32(i + 1)}}
+		step := must(batch.Next(cache, nil, nil, Step{}, nil, nil, want, counting(1, i+1), make([]ReserveResult, 1)))
+		lengths = append(lengths, batch.KVLen)
+		if err := step.Abort(AbortNotLaunched); err != nil || cache.Finish(id) != nil {
+			t.Fatal(err)
+		}
+	}
+	collect()
+	for i := 0; i < 256; i++ { // what had been freed would be taken again
+		copy(must(NewBuffer(4096)).Float32(), []float32{-1, -1, -1, -1})
+	}
+	for i := range numbers {
+		if numbers[i][0] != float32(i) || numbers[i][1023] != float32(i) || lengths[i][0] != int32(i+1) {
+			t.Errorf("%d: %g %g, %d tokens", i, numbers[i][0], numbers[i][1023], lengths[i][0])
+		}
 	}
 }
 

@@ -91,6 +91,7 @@ func main() {
 		if err != nil {
 			return err
 		}
+		defer tables.Close()
 		return loop(cache, memory, stream, tables)
 	}
 	if err := run(); err != nil {
