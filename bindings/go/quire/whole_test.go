@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -513,9 +514,13 @@ func TestGoroutinesSubmitWhileOnePolls(t *testing.T) {
 	defer rt.Close()
 	connector := must(OpenConnector(rt, "null", ""))
 	defer connector.Close()
+	var inside sync.WaitGroup
+	defer inside.Wait() // before Close: the last tickets may end while Submit has not returned
 	const threads, many = 3, 300
 	for thread := 0; thread < threads; thread++ {
+		inside.Add(1)
 		go func(thread int) {
+			defer inside.Done()
 			for i := 0; i < many; {
 				ticket := Ticket{Ticket: uint64(thread<<32 | i), Kind: TicketRemove, NumKeys: 1, KeyBytes: 1, DeadlineNs: -1}
 				n, err := connector.Submit([]Ticket{ticket}, nil, []byte("k"))
