@@ -104,6 +104,16 @@ bool Sequences::append_symbols(uint32_t index, std::span<const quire_symbol> sym
   return true;
 }
 
+void Sequences::read_symbols(uint32_t index, std::vector<quire_symbol>* to) const {
+  const Sequence& s = sequences_[index];
+  uint64_t left = s.known - s.published;
+  for (uint32_t c = s.first_chunk, from = s.dropped; left > 0 && c != kNone; c = chunk_next_[c], from = 0) {
+    const size_t n = std::min<size_t>(left, chunk_ - from);
+    to->insert(to->end(), chunk(c) + from, chunk(c) + from + n);
+    left -= n;
+  }
+}
+
 void Sequences::free_chunks(uint32_t first) {
   while (first != kNone) {
     uint32_t next = chunk_next_[first];

@@ -134,6 +134,8 @@ class Sequences {
     }
     return n;
   }
+  // Appends the symbols [published, known); there is room for them.
+  void read_symbols(uint32_t index, std::vector<quire_symbol>* to) const;
   // Forgets the first `count` units, at least one and all complete, and moves `published` on.
   void drop_units(uint32_t index, uint32_t count);
   void drop_symbols(uint32_t index);

@@ -23,14 +23,12 @@ Admission::Admission(const Facts& facts, const Pool& pool, PrefixIndex& index, c
       pins_(pins),
       prompt_ends_(prompt_ends),
       units_(units),
+      ahead_(facts, index, sequences),
       pages_alone_(facts.num_groups),
       idle_by_hit_(facts.num_groups),
       opened_by_hit_(facts.num_groups),
       pages_by_hit_(facts.num_groups),
       page_marks_(facts.config->num_pages) {
-  uint64_t most_adopted = 0;
-  for (const GroupFacts& g : facts.groups) most_adopted += g.grows ? g.block.ceil(facts.limits.max_load_tokens) + 1 : 0;
-  adopted_.reserve(facts.reuse ? most_adopted : 0);
   bool scatters = false;
   uint64_t pages = 0, in_flight = uint64_t{facts.limits.max_tokens} * facts.limits.depth;
   if (facts.config->max_tokens_in_flight > 0) in_flight = std::min(in_flight, facts.config->max_tokens_in_flight);
@@ -138,46 +136,15 @@ quire_refusal Admission::plan_entry(const quire_reserve_entry& entry, std::span<
   choose_chunk(entry, plan);
   uint64_t ahead = plan->chunk_stop ? 0 : entry.num_look_ahead;
   plan->end = std::min<uint64_t>(plan->position + plan->num_tokens + ahead, facts_.config->max_model_len);
-  if (plan->load && match) find_adopted(symbols, plan);
+  find_adopted(symbols, plan);
   return QUIRE_REFUSAL_NONE;
 }
 
-// Blocks of the load that are cached. In each group the first ones of those that the load's end keeps, without a gap. What drafts wrote
-// depends on what follows, so their blocks are not taken. A sequence that is alone counts on pages that scattered blocks could take.
+// A sequence that is alone counts on pages that scattered blocks could take.
 void Admission::find_adopted(std::span<const quire_symbol> symbols, EntryPlan* plan) {
-  adopted_.clear();
-  plan->adopted = {};
-  if (!facts_.reuse || plan->found.miss == QUIRE_MISS_DISABLED) return;
-  const uint64_t unit = facts_.config->match_unit_tokens;
-  std::array<uint32_t, kMaxGroups> next{};  // block; kNone: no more
-  std::array<Stretch, kMaxGroups> dead{};
-  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-    const GroupFacts& group = facts_.groups[g];
-    const bool may = group.grows && group.look_ahead == 0 && group.block.divides(plan->position);
-    next[g] = may ? static_cast<uint32_t>(group.block.quotient(plan->position)) : kNone;
-    dead[g] = group.dead_blocks(plan->end);
-  }
-  NodeId node = plan->found.node;
-  for (uint64_t at = plan->position; at + unit <= plan->end; at += unit) {
-    node = index_.child(node, symbols.subspan(at, unit));
-    if (node.value == kNone) break;
-    for (uint32_t g = 0; g < facts_.num_groups; ++g) {
-      if (next[g] == kNone || !facts_.groups[g].block.divides(at + unit)) continue;
-      const PartIndex head = index_.block_at(node, GroupId(g));
-      if (next[g] >= dead[g].first && next[g] < dead[g].end) {
-        ++next[g];
-      } else if (head.value == kNone) {
-        next[g] = kNone;
-      } else {
-        adopted_.push_back(Adopted{g, next[g]++, head});
-      }
-    }
-  }
-  std::sort(adopted_.begin(), adopted_.end(),
-            [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; });
-  plan->adopted = adopted_;
-  const bool alone = all_alone_ > 0 && sequences_.num_begun() == 0;
-  if (alone && parts_of_hit(*plan) + all_alone_ > facts_.config->num_pages - 1) plan->adopted = {};
+  plan->adopted = ahead_.find(symbols, *plan);
+  if (plan->adopted.empty() || all_alone_ == 0 || !is_alone(plan->sequence)) return;
+  if (!plan->match || parts_of_hit(*plan) + all_alone_ > facts_.config->num_pages - 1) plan->adopted = {};
 }
 
 // The longest hit; of a sequence that is alone, as far as there is room. From the second look on half of it goes,
@@ -299,10 +266,10 @@ quire_code Admission::admit_keeping(const quire_reserve_entry& entry, EntryPlan*
   uint64_t available = pool_.available_pages();
   const uint64_t rest = is_alone(plan->sequence) ? all_alone_ : 0;
   // Where there is plenty, what the hit takes out of the evictable pages need not be known exactly.
-  if (d.pages + spared + rest + (plan->match ? parts_of_hit(*plan) : 0) <= available) return QUIRE_OK;
-  const EvictableHits taken = plan->match ? evictable_hits(*plan) : EvictableHits{};
+  if (d.pages + spared + rest + (plan->takes_cached() ? parts_of_hit(*plan) : 0) <= available) return QUIRE_OK;
+  const EvictableHits taken = plan->takes_cached() ? evictable_hits(*plan) : EvictableHits{};
   if (begins && whole) spared -= taken.spared;
-  if (plan->match) d = count(*plan, want_end, whole);
+  if (plan->takes_cached()) d = count(*plan, want_end, whole);
   available = available > taken.pages + spared ? available - taken.pages - spared : 0;
   plan->room = d.pages <= available ? AllocFrom::kPages : d.pages_using_holes <= available ? AllocFrom::kHoles : AllocFrom::kCached;
   if (plan->room != AllocFrom::kCached || d.pages_using_all <= available) {
@@ -327,8 +294,8 @@ uint64_t Admission::blocks_wanted(const EntryPlan& plan, uint32_t group, uint64_
     const Stretch dead = g.dead_blocks(end);
     want -=
         std::min<uint64_t>(dead.end, want) - std::min<uint64_t>(std::max<uint64_t>(dead.first, have), std::min<uint64_t>(dead.end, want));
-    for (const Adopted& adopted : plan.adopted) want -= adopted.group == group ? 1 : 0;
   }
+  for (const Adopted& adopted : plan.adopted) want -= adopted.group == group ? 1 : 0;
   if (whole_sequence && g.falls) {
     // Only the live tail and what is in flight are ever resident together.
     const uint64_t span = g.live.longest_tail() + g.live.sink + facts_.limits.max_tokens;
@@ -354,7 +321,7 @@ Admission::Demand Admission::count(const EntryPlan& plan, uint64_t end, bool who
     uint64_t rest = parts > claimed ? parts - claimed : 0;
     uint64_t pages = ceil_div(rest, facts_.plan(g).parts_per_page);
     uint64_t other = pool_.open_parts(GroupId(g)).holes - claimed;
-    uint64_t all = other + pool_.open_parts(GroupId(g)).cached + static_cast<uint64_t>(plan.match ? idle_by_hit_[g] : 0);
+    uint64_t all = other + pool_.open_parts(GroupId(g)).cached + static_cast<uint64_t>(plan.takes_cached() ? idle_by_hit_[g] : 0);
     d.pages += pages;
     d.pages_using_holes += ceil_div(rest > other ? rest - other : 0, facts_.plan(g).parts_per_page);
     d.pages_using_all += ceil_div(rest > all ? rest - all : 0, facts_.plan(g).parts_per_page);
@@ -368,7 +335,7 @@ Admission::Demand Admission::count(const EntryPlan& plan, uint64_t end, bool who
 
 uint64_t Admission::parts_of_hit(const EntryPlan& plan) const {
   uint64_t parts = 0;
-  for (const GroupFacts& g : facts_.groups) parts += g.grows ? g.block.ceil(plan.position) * g.columns : g.columns;
+  for (const GroupFacts& g : facts_.groups) parts += !plan.match ? 0 : g.grows ? g.block.ceil(plan.position) * g.columns : g.columns;
   for (const Adopted& adopted : plan.adopted) parts += facts_.groups[adopted.group].columns;
   return parts;
 }
@@ -392,7 +359,7 @@ Admission::EvictableHits Admission::evictable_hits(const EntryPlan& plan) {
       hits.spared += pool_.spares().has(page.value) ? 1 : 0;
     }
   };
-  visit_hit(facts_, index_, plan.found.node, plan.position, open);
+  if (plan.match) visit_hit(facts_, index_, plan.found.node, plan.position, open);
   for (const Adopted& adopted : plan.adopted) open(adopted.group, 0, adopted.head);
   return hits;
 }
@@ -425,7 +392,7 @@ AllocFrom Admission::room_alone(const EntryPlan& plan, AllocFrom room) const {
     const GroupId group(g);
     const uint64_t parts = blocks_wanted(plan, g, plan.end, false) * facts_.plan(g).ids_per_block;
     const uint64_t claimed = pool_.claimed_holes(sequences_.holding(plan.sequence, g).fill_page, group, blocks_.owner(plan.sequence));
-    const uint64_t used = pool_.pages_of(group).used + (plan.match ? opened_by_hit_[g] : 0);
+    const uint64_t used = pool_.pages_of(group).used + (plan.takes_cached() ? opened_by_hit_[g] : 0);
     const auto pages = [&](uint64_t holes) {
       return std::max(used + ceil_div(parts - std::min(parts, holes), facts_.plan(g).parts_per_page), pages_alone_[g]);
     };

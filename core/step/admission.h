@@ -23,6 +23,7 @@
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/blocks.h"
+#include "core/step/cached_ahead.h"
 #include "core/step/entry_plan.h"
 #include "core/step/facts.h"
 #include "core/step/pins.h"
@@ -49,7 +50,7 @@ class Admission {
   // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
                               quire_reserve_result* result);
-  uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4 + adopted_.capacity() * sizeof(Adopted); }
+  uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4 + ahead_.host_bytes(); }
 
  private:
   // Pages an entry needs, counted before anything is taken.
@@ -83,7 +84,7 @@ class Admission {
   uint64_t blocks_wanted(const EntryPlan& plan, uint32_t group, uint64_t end, bool whole_sequence) const;
   bool wants_nothing(const EntryPlan& plan) const;
   Demand count(const EntryPlan& plan, uint64_t end, bool whole_sequence) const;
-  uint64_t parts_of_hit(const EntryPlan& plan) const;  // at most; with what a load adopts
+  uint64_t parts_of_hit(const EntryPlan& plan) const;  // at most; with what is adopted
   struct EvictableHits {
     uint64_t pages = 0;
     uint64_t spared = 0;  // of them
@@ -109,6 +110,7 @@ class Admission {
   Pins& pins_;
   const PromptEnds& prompt_ends_;
   UnitReports& units_;
+  CachedAhead ahead_;
   // Pages of the longest sequence. 0: any number of pages is enough, or it does not fit.
   uint64_t all_alone_ = 0;
   std::vector<uint64_t> pages_alone_;  // the same by group
@@ -118,7 +120,6 @@ class Admission {
   std::vector<uint64_t> pages_by_hit_;   // by group
   std::vector<uint32_t> uses_by_hit_;    // by page: parts; zero between calls
   std::vector<uint64_t> page_marks_;     // stamps of mark_, by page
-  std::vector<Adopted> adopted_;         // of the plan that was made last
   uint64_t mark_ = 0;
 };
 

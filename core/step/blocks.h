@@ -50,7 +50,7 @@ class Blocks {
   PartIndex take_block(const Taking& taking, Step* step);
   // Grows the table to `want` blocks.
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);
-  // The same for a load: `dead` blocks stay empty, and the adopted ones of the group, which are
+  // The same where `dead` blocks stay empty, and the adopted ones of the group, which are
   // referenced already, are entered. Blocks before the result need no bytes; 0: none was
   // adopted.
   uint32_t grow_around(const Taking& taking, uint32_t sequence, Stretch dead, uint32_t want, std::span<const Adopted> adopted, Step* step);

@@ -20,7 +20,10 @@ Status CheckpointBudget::prepare(uint64_t bytes) {
   // Where everything is states, or age alone decides, there is nothing to share.
   const bool others = std::any_of(facts_.groups.begin(), facts_.groups.end(), [](const GroupFacts& g) { return g.whole && g.grows; });
   if (bytes == 0 && others && !facts_.strict_lru) share_.prepare(facts_.page_bytes * pool_.num_pages(), facts_.page_bytes, boundary);
-  if (others && facts_.learns_places) place_worth_.prepare(static_cast<double>(boundary) / facts_.token_bytes());
+  if (others && facts_.learns_places) {
+    const double fit = static_cast<double>(facts_.page_bytes) * static_cast<double>(pool_.num_pages()) / static_cast<double>(boundary);
+    place_worth_.prepare(static_cast<double>(boundary) / facts_.token_bytes(), fit);
+  }
   most = std::min(most, budget_ / least);
   checkpoints_ = Checkpoints::create(index_, most, facts_.strict_lru ? CheckpointOrder::by_use() : CheckpointOrder::by_cost());
   return {};

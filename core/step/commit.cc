@@ -64,6 +64,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
       if (facts.plan(g).is_state() || facts.plan(g).live.fixed) continue;
+      s.may_share = s.may_share || (!row.stays && step->group(r, g).here > 0);  // perhaps it ends inside a block of others
       blocks.release_blocks_from(q, g, static_cast<uint32_t>(ceil_div(s.committed, facts.plan(g).block_tokens)), true);
     }
   }

@@ -17,7 +17,7 @@ enum class AllocFrom : uint8_t {
   kCached,  // cached parts in pages of the group that are in use: evicted block by block
 };
 
-// A cached block of a load: behind the hit, because another group has less.
+// A cached block behind the hit, shared because another group has less (see cached_ahead.h).
 struct Adopted {
   uint32_t group = 0;
   uint32_t block = 0;
@@ -44,7 +44,9 @@ struct EntryPlan {
   uint64_t shown = 0;                // Sequence::shown after it
   bool held = false;                 // the hit's place, whose pin or unit was given up for it
   bool give_up = false;              // states that are kept may be overwritten by their only user
-  std::span<const Adopted> adopted;  // of a load, by group and block; for this entry only
+  std::span<const Adopted> adopted;  // by group and block; for this entry only
+
+  bool takes_cached() const { return match || !adopted.empty(); }
 };
 
 }  // namespace quire

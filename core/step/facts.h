@@ -95,7 +95,6 @@ struct GroupFacts {
 inline bool drafts_into(const GroupPlan& g) { return g.look_ahead > 0 && g.reads_ahead(); }
 
 struct Facts {
-  static constexpr uint64_t kFewBoundaries = 192;
   std::shared_ptr<const Config> config;
   std::vector<GroupFacts> groups;
   std::vector<uint32_t> state_groups;
@@ -141,11 +140,6 @@ struct Facts {
   uint64_t writes_per_step() const;  // at most, of one group
   double token_bytes() const;        // of groups that need everything
   uint64_t boundary_bytes() const;   // of the states of one boundary
-  // Whether the pool has room for the states of few boundaries only. There, states are evicted
-  // before the attention that cannot be hit without them.
-  bool few_boundaries() const {  //
-    return page_bytes * config->num_pages < kFewBoundaries * boundary_bytes();
-  }
   // What the plan serves with these options.
   CacheUse use() const;
   // States of a sequence of `end` tokens that are resident together at most.

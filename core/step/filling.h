@@ -9,7 +9,8 @@
 //                                        there is room for; 0: not resident
 //   settled(r, g)                        blocks before this one have not changed since the
 //                                        sequence's previous row
-//   here(r, g)                           of a load: blocks before this one are not written
+//   here(r, g)                           blocks before this one, but not the one that an earlier row
+//                                        began, are cached: nothing is written to them
 //   state_read(r, g, put), state_write(r, g, put)
 //                                        put(column, id) for every column; id -1: none
 //   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)
@@ -195,6 +196,25 @@ struct Filling {
     return out;
   }
 
+  // Of a row's tokens [at, end).
+  int64_t* slots_between(const Lowering& lower, size_t r, uint32_t column, uint64_t at, uint64_t end, int64_t* out) const {
+    if (at == end) return out;
+    const uint64_t size = group.block_tokens, first = by_block.quotient(static_cast<uint32_t>(at));
+    uint64_t block = first * size;  // its first token
+    each_piece(r, target.first_column + column, first, up(by_block, end), [&](auto ids) {
+      for (const int32_t id : ids) {
+        const uint64_t from = at - block, to = std::min(size, end - block);
+        if (id == 0) {
+          out = std::fill_n(out, to - from, int64_t{-1});
+        } else {
+          out = write_slots(lower(id), from, to, out);
+        }
+        at = block += size;
+      }
+    });
+    return out;
+  }
+
   void slots() const {
     const Lowering lower(lowering);
     const uint64_t size = group.block_tokens;
@@ -204,25 +224,13 @@ struct Filling {
         const uint64_t end = length(r);
         uint64_t at = first_new(r);
         const uint64_t here = source.here(r, fill.group) * size;  // tokens
-        if (at < here) {
-          const uint64_t skipped = std::min(here, end) - at;
-          out = std::fill_n(out, skipped, int64_t{-1});
-          at += skipped;
+        const uint64_t shared = up(by_block, at) * size;          // from there on
+        if (shared < here) {
+          out = slots_between(lower, r, c, at, shared, out);
+          at = std::min(here, end);
+          out = std::fill_n(out, at - shared, int64_t{-1});
         }
-        if (at == end) continue;
-        const uint64_t first = by_block.quotient(static_cast<uint32_t>(at));
-        uint64_t block = first * size;  // its first token
-        each_piece(r, target.first_column + c, first, blocks(r), [&](auto ids) {
-          for (const int32_t id : ids) {
-            const uint64_t from = at - block, to = std::min(size, end - block);
-            if (id == 0) {
-              out = std::fill_n(out, to - from, int64_t{-1});
-            } else {
-              out = write_slots(lower(id), from, to, out);
-            }
-            at = block += size;
-          }
-        });
+        out = slots_between(lower, r, c, at, end, out);
       }
       auto* end = target.row<int64_t>(c, 0) + fill.num_tokens;
       if (out < end) std::fill(out, end, int64_t{-1});

@@ -4,15 +4,20 @@
 // which it is; if they spared too little, one in eight is kept, to notice when that changes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace quire {
 
 class PlaceWorth {
  public:
-  // To be called once, or not at all: then all are kept. Tokens of full attention that have the
-  // bytes of the states of one boundary.
-  void prepare(double tokens) { least_ = tokens * kLeastSpared, mean_ = 2 * least_; }
+  // To be called once, or not at all: then all are kept. tokens: of full attention, that have the
+  // bytes of the states of one boundary; boundaries: so many fit into the pool.
+  void prepare(double tokens, double boundaries) {
+    least_ = tokens * kLeastSpared;
+    mean_ = 2 * least_;
+    memory_ = std::clamp(boundaries / kTurns, kLeastMemory, kMostMemory);
+  }
 
   // Of each boundary that could be kept, in order.
   bool keeps_next() { return mean_ >= least_ || num_asked_++ % kTried == 0; }
@@ -23,12 +28,14 @@ class PlaceWorth {
 
  private:
   static constexpr double kLeastSpared = 1. / 256;  // of those tokens, by each
-  static constexpr double kMemory = 256;            // boundaries that the mean is of, roughly
+  // Roughly, the mean is of so many boundaries: a small pool has seen few when it is full.
+  static constexpr double kTurns = 4, kLeastMemory = 8, kMostMemory = 256;
   static constexpr uint64_t kTried = 8;
 
-  void learn(double tokens) { mean_ += (tokens - mean_) / kMemory; }
+  void learn(double tokens) { mean_ += (tokens - mean_) / memory_; }
 
   double least_ = 0, mean_ = 0;  // tokens
+  double memory_ = kMostMemory;
   uint64_t num_asked_ = 0;
 };
 

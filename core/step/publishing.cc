@@ -15,7 +15,7 @@ Publishing::Publishing(const Facts& facts, Pool& pool, PrefixIndex& index, Seque
       eviction_(eviction),
       published_(published),
       fronts_(facts.num_groups) {
-  renews_ = !facts.strict_lru && !facts.few_boundaries();
+  renews_ = !facts.strict_lru;
   if (facts.reuse) path_.reserve(facts.config->max_model_len / facts.config->match_unit_tokens + 1);
 }
 

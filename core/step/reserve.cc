@@ -96,9 +96,9 @@ void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* st
   if (grows && blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
   rg->blocks_before = h.num_blocks;
   const auto want = static_cast<uint32_t>(facts.groups[g].block.ceil(grows ? plan.end : plan.encoder));
-  if (grows && plan.load) {
+  if (grows && (plan.load || !plan.adopted.empty())) {
     const Taking taking = blocks.start_taking(q, g, plan.room);
-    const Stretch dead = facts.groups[g].dead_blocks(plan.end);
+    const Stretch dead = plan.load ? facts.groups[g].dead_blocks(plan.end) : Stretch{};
     rg->here = blocks.grow_around(taking, q, dead, want, plan.adopted, step);
   }
   if (h.num_blocks < want) blocks.grow(blocks.start_taking(q, g, plan.room), q, want, step);

@@ -12,7 +12,7 @@ ResumePoints::ResumePoints(const Facts& facts, Pool& pool, const PrefixIndex& in
     if (g.state) most_ += g.columns;
     if (g.falls) most_ += (g.block.ceil(g.live.longest_tail() + facts.config->hit_alignment_tokens) + 1) * g.columns;
   }
-  const uint32_t kinds = !facts.has_states ? 3 : facts.few_boundaries() ? 1 : 2;
+  const uint32_t kinds = facts.has_states ? 2 : 3;
   if (most_ <= kMostPages / kinds) kinds_ = kinds;
   most_ = std::min(most_, kMostPages);
   if (most_ == 0) return;

@@ -58,7 +58,7 @@ class ResumePoints {
   uint64_t ends_ = 0;  // pages spared for ends of prompts, each as often as it is, until that ends
   uint64_t most_ = 0;  // pages of one point
   // Points of one sequence: the first so many kinds. A state takes the bytes of thousands of
-  // tokens, so models with states have no branch points, and in small pools only ends of prompts.
+  // tokens, so models with states have no branch points.
   uint32_t kinds_ = 1;
   struct Spared {
     PageId page{0};

@@ -115,7 +115,7 @@ bool Engine::was_lost(const PlannedStep& load, std::span<const quire_load_failur
   const uint64_t first = block * g.block_tokens, last = first + g.block_tokens;
   if (load.tables[group][block] == 0) return false;
   if (g.live.fixed) return failed(failures, group, first, last);
-  return !load.shares(group, block, g.block_tokens) && failed(failures, group, std::max(first, row.position), std::min(last, end));
+  return !load.shares(group, 0, block, g.block_tokens) && failed(failures, group, std::max(first, row.position), std::min(last, end));
 }
 
 // The hold has what failed and nothing else.

@@ -203,6 +203,7 @@ class Pair {
   uint64_t evicted() const { return naive_.evicted(); }
   uint64_t cut() const { return cut_; }
   uint64_t shared() const { return shared_; }
+  uint64_t shared_by_steps() const { return shared_by_steps_; }
 
  private:
   struct Begin {
@@ -334,6 +335,10 @@ class Pair {
     MODEL_REQUIRE((result.code == QUIRE_OK) == fits, "admitted: " + std::to_string(result.code));
     if (!fits) return;
     MODEL_REQUIRE(result.position == position && result.num_tokens == tokens.size(), "the row");
+    for (uint32_t g = 0; g < tiny_.groups.size(); ++g) {
+      const bool shares = !tiny_.groups[g].state && !naive_.ahead(naive_.sequence(b.q), g, prompt, position, tokens, true, false).empty();
+      shared_by_steps_ += shares ? 1 : 0;
+    }
     naive_.reserve(b.q, prompt, position, tokens, true);
     planned_.push_back(result.num_tokens);
     ids_of_rows_.push_back(ids_[b.q]);
@@ -451,7 +456,7 @@ class Pair {
   std::unique_ptr<Cache> cache_;
   SequenceId ids_[2];
   StepId loads_[2];
-  uint64_t cut_ = 0, shared_ = 0;
+  uint64_t cut_ = 0, shared_ = 0, shared_by_steps_ = 0;
   StepId step_;
   std::vector<uint32_t> planned_;
   std::vector<SequenceId> ids_of_rows_;

@@ -22,10 +22,10 @@ std::string spell(const std::vector<Op>& path) {
 }
 
 // Breadth first, so that a failure is the shortest one.
-void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
+void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0, uint64_t least_shared_by_steps = 0) {
   std::unordered_set<std::string> seen;
   std::deque<std::vector<Op>> open = {{}};
-  uint64_t transitions = 0, evictions = 0, cuts = 0, shared = 0;
+  uint64_t transitions = 0, evictions = 0, cuts = 0, shared = 0, shared_by_steps = 0;
   size_t depth = 0;
   while (!open.empty() && seen.size() < most_states) {
     const std::vector<Op> path = std::move(open.front());
@@ -37,13 +37,14 @@ void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
       try {
         Pair pair(tiny);
         for (Op before : path) pair.apply(before);
-        const uint64_t evicted = pair.evicted(), cut = pair.cut(), shares = pair.shared();
+        const uint64_t evicted = pair.evicted(), cut = pair.cut(), shares = pair.shared(), ahead = pair.shared_by_steps();
         if (!pair.apply(static_cast<Op>(op))) continue;
         ++transitions;
         pair.compare();
         evictions += pair.evicted() > evicted ? 1 : 0;
         cuts += pair.cut() > cut ? 1 : 0;
         shared += pair.shared() > shares ? 1 : 0;
+        shared_by_steps += pair.shared_by_steps() > ahead ? 1 : 0;
         if (!seen.insert(pair.state()).second) continue;
         pair.try_bad_calls();
       } catch (const Wrong& wrong) {
@@ -52,12 +53,15 @@ void explore(const Tiny& tiny, size_t most_states, uint64_t least_cuts = 0) {
       open.push_back(std::move(longer));
     }
   }
-  std::printf("%zu states up to depth %zu, %llu operations, %llu of them evicted, %llu cut a hit, %llu shared blocks of a load\n",
-              seen.size(), depth + 1, static_cast<unsigned long long>(transitions), static_cast<unsigned long long>(evictions),
-              static_cast<unsigned long long>(cuts), static_cast<unsigned long long>(shared));
+  std::printf(
+      "%zu states up to depth %zu, %llu operations, %llu of them evicted, %llu cut a hit, %llu shared blocks of a load, "
+      "%llu of a step\n",
+      seen.size(), depth + 1, static_cast<unsigned long long>(transitions), static_cast<unsigned long long>(evictions),
+      static_cast<unsigned long long>(cuts), static_cast<unsigned long long>(shared), static_cast<unsigned long long>(shared_by_steps));
   EXPECT_GT(evictions, 0u);
   EXPECT_GE(cuts, least_cuts);
   EXPECT_TRUE(!tiny.loads || shared > 0);
+  EXPECT_GE(shared_by_steps, least_shared_by_steps);
 }
 
 size_t states_to_visit() {

@@ -206,32 +206,58 @@ int Naive::oldest() const {
 void Naive::set_resume_point(Sequence* s, uint64_t row_begin) {
   if (!by_cost_ || s->published == 0) return;
   if (!s->at_end && (row_begin >= s->prompt || s->text.size() < s->prompt)) return;
-  std::vector<int> states;
-  const std::string end = s->text.substr(0, s->published);
-  for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (groups_[g].state && index_.count({end, g}) != 0) states.push_back(index_[{end, g}]);
-  }
-  const auto first = std::find_if(groups_.begin(), groups_.end(), [](const NaiveGroup& g) { return g.state; });
-  if (first != groups_.end() && index_.count({end, static_cast<uint32_t>(first - groups_.begin())}) == 0) return;
-  end_resume_point(s);
+  const std::vector<int> states = states_at(s->text.substr(0, s->published));
+  if (states.empty()) return;
+  end_point(&s->resume_point);
   size_t spared = 0;
   for (const Sequence& other : sequences_) spared += other.resume_point.size();
-  if (spared * 8 >= pages_) return;
+  if (spared * 8 < pages_) spare(&s->resume_point, states);
+}
+
+// The same where a sequence resumed, with an eighth of its own: of what is spared beyond the ends of prompts.
+void Naive::spare_hit(Sequence* s, const std::string& text) {
+  const std::vector<int> states = states_at(text);
+  if (!by_cost_ || states.empty()) return;
+  end_point(&s->hit_point);
+  size_t all = 0, ends = 0;
+  for (const auto& [number, block] : blocks_) all += block.spares > 0 ? 1 : 0;
+  for (const Sequence& other : sequences_) ends += other.resume_point.size();
+  if ((all - std::min(ends, all)) * 8 < pages_) spare(&s->hit_point, states);
+}
+
+// None if the first group of states has none there.
+std::vector<int> Naive::states_at(const std::string& text) const {
+  std::vector<int> states;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].state) continue;
+    const auto found = index_.find({text, g});
+    if (found == index_.end() && states.empty()) return {};
+    if (found != index_.end()) states.push_back(found->second);
+  }
+  return states;
+}
+
+void Naive::spare(std::vector<int>* point, const std::vector<int>& states) {
   for (int block : states) {
     const auto at = std::find(order_.begin(), order_.end(), block);
     if (blocks_[block].spares++ == 0 && at != order_.end()) std::rotate(at, at + 1, order_.end());
   }
-  s->resume_point = states;
+  *point = states;
 }
 
 // The blocks age from now on.
-void Naive::end_resume_point(Sequence* s) {
-  for (int block : std::exchange(s->resume_point, {})) {
+void Naive::end_point(std::vector<int>* point) {
+  for (int block : std::exchange(*point, {})) {
     const auto b = blocks_.find(block);
     if (b == blocks_.end() || --b->second.spares > 0 || b->second.refs > 0 || b->second.fenced) continue;
     order_.erase(std::find(order_.begin(), order_.end(), block));
     order_.push_back(block);
   }
+}
+
+void Naive::end_resume_points(Sequence* s) {
+  end_point(&s->hit_point);
+  end_point(&s->resume_point);
 }
 
 bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load) const {
@@ -246,7 +272,7 @@ bool Naive::fits(int q, const std::string& prompt, uint64_t position, const std:
       const uint64_t have = match ? position / bt : s.tables[g].size();
       wanted += (position + tokens.size() + bt - 1) / bt - have;
       if (!match && tail_is_shared(s, g, position)) ++wanted;
-      for (const int block : match&& load ? adopted(g, prompt, position, tokens) : std::vector<int>{}) {
+      for (const int block : ahead(s, g, prompt, position, tokens, match, load)) {
         --wanted;
         kept += idle(block);
       }
@@ -281,8 +307,8 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
   s.spared = 0;
   if (match && s.prompt == 0) s.prompt = prompt.size();
   if (match) {
-    uint64_t full = 0;
-    s.junction = full > hit(prompt, &full) && position + tokens.size() == full;
+    s.full = beyond_hit(prompt);
+    s.junction = s.full > 0 && s.full == position + tokens.size();
     s.text = prompt.substr(0, position);
     s.published = position;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
@@ -294,10 +320,12 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
       }
     }
   }
+  if (match) s.hit = position;
+  if (match && position > 0) spare_hit(&s, s.text);
   if (match) use(&s);
-  for (uint32_t g = 0; match && load && g < groups_.size(); ++g) {
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].state) continue;
-    for (const int block : adopted(g, prompt, position, tokens)) {
+    for (const int block : ahead(s, g, prompt, position, tokens, match, load)) {
       s.adopted[g].push_back(block);
       ref(block);
     }
@@ -397,7 +425,7 @@ void Naive::create(int q) {
   s.live = true;
   s.emptied = false;
   s.text.clear();
-  s.published = s.prompt = 0;
+  s.published = s.prompt = s.full = s.hit = 0;
   s.tables.assign(groups_.size(), {});
   s.adopted.assign(groups_.size(), {});
   s.may_share = false;
@@ -417,9 +445,9 @@ void Naive::empty(int q) {
     if (s.spare[g] >= 0) release(s.spare[g]);
     s.current[g] = s.spare[g] = -1;
   }
-  end_resume_point(&s);
+  end_resume_points(&s);
   s.text.clear();
-  s.published = s.prompt = 0;
+  s.published = s.prompt = s.full = s.hit = 0;
   s.may_share = false;
   s.emptied = true;
   ++s.life;
@@ -448,8 +476,10 @@ std::string Naive::state() const {
     out += s.may_share ? "s" : "";
     for (const auto& [group, block] : s.replaced) out += "x" + std::to_string(group) + name(block);
     if (s.has_row) out += "[" + s.in_flight + (s.matched ? "m" : "") + (s.row_life == s.life ? "=" : "!") + "]";
-    out += s.text + "," + std::to_string(s.published) + "," + std::to_string(s.prompt);
+    out += s.text + "," + std::to_string(s.published) + "," + std::to_string(s.prompt) + "," + std::to_string(s.full);
     for (int b : s.resume_point) out += "R" + (blocks_.count(b) != 0 ? name(b) : "-");
+    for (int b : s.hit_point) out += "H" + (blocks_.count(b) != 0 ? name(b) : "-");
+    out += s.hit > 0 ? "h" : "";
     for (uint32_t g = 0; s.live && g < groups_.size(); ++g) {
       for (int b : s.tables[g]) out += "." + name(b);
       out += "c" + name(s.current[g]) + "p" + name(s.spare[g]);

@@ -45,11 +45,15 @@ class Naive {
     int life = 0, row_life = 0;
     bool emptied = false;  // since it was created: its next match is no other request
     uint64_t published = 0;
-    uint64_t prompt = 0;            // tokens of the first one since it was created
-    std::vector<int> resume_point;  // blocks that are spared for who resumes at its end
+    uint64_t prompt = 0;  // tokens of the first one since it was created
+    uint64_t full = 0;    // where attention alone would have resumed, if that is behind the hit
+    // Blocks that are spared for who resumes at its prompt's end, and where it resumed itself.
+    std::vector<int> resume_point, hit_point;
+    uint64_t hit = 0;  // tokens, since it is there or was emptied
   };
 
   uint64_t hit(const std::string& prompt, uint64_t* full) const;
+  uint64_t beyond_hit(const std::string& prompt) const;
   // Whether reserve admits the row, and what it does; tokens are the ones that it computes.
   bool fits(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load = false) const;
   void reserve(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
@@ -57,8 +61,11 @@ class Naive {
   // group can resume behind.
   void load(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match);
   void arrive(int q, uint64_t tokens);
-  // The group's blocks behind the hit that a load need not bring.
+  // The group's blocks of these tokens that are cached, without a gap: a load need not bring them.
   std::vector<int> adopted(uint32_t group, const std::string& prompt, uint64_t position, const std::string& tokens) const;
+  // The same for any row: up to where attention alone would have resumed, a step shares them, too.
+  std::vector<int> ahead(const Sequence& s, uint32_t group, const std::string& prompt, uint64_t position, const std::string& tokens,
+                         bool match, bool load) const;
   void commit();
   void abort();
   void create(int q);
@@ -115,7 +122,11 @@ class Naive {
   void let_go(int block);
   int oldest() const;
   void set_resume_point(Sequence* s, uint64_t row_begin);
-  void end_resume_point(Sequence* s);
+  void end_resume_points(Sequence* s);
+  void end_point(std::vector<int>* point);
+  void spare_hit(Sequence* s, const std::string& text);
+  std::vector<int> states_at(const std::string& text) const;
+  void spare(std::vector<int>* point, const std::vector<int>& states);
   void publish(int block, const std::string& name);
   void forget(int block, bool evicted);
   void evict_oldest();

@@ -23,6 +23,23 @@ std::vector<int> Naive::adopted(uint32_t g, const std::string& prompt, uint64_t 
   return blocks;
 }
 
+// Where attention alone would resume, if that is behind the hit.
+uint64_t Naive::beyond_hit(const std::string& prompt) const {
+  uint64_t full = 0;
+  const uint64_t found = hit(prompt, &full);
+  return full > found ? full : 0;
+}
+
+std::vector<int> Naive::ahead(const Sequence& s, uint32_t g, const std::string& prompt, uint64_t position, const std::string& tokens,
+                              bool match, bool load) const {
+  if (load) return match ? adopted(g, prompt, position, tokens) : std::vector<int>{};
+  const uint64_t full = match ? beyond_hit(prompt) : s.full;
+  if (!by_cost_ || full <= position) return {};
+  const std::string text = (match ? prompt.substr(0, position) : s.text) + tokens;
+  const uint64_t bt = groups_[g].block_tokens, first = (position + bt - 1) / bt * bt;
+  return first > text.size() ? std::vector<int>{} : adopted(g, text, first, text.substr(first));
+}
+
 bool Naive::tail_is_shared(const Sequence& s, uint32_t g, uint64_t position) const {
   const uint64_t bt = groups_[g].block_tokens;
   if (!s.may_share || position % bt == 0 || s.tables[g].size() <= position / bt) return false;
@@ -73,6 +90,7 @@ void Naive::arrive(int q, uint64_t tokens) {
     if (groups_[g].state && s.text.empty()) release(std::exchange(s.spare[g], -1));
   }
   set_resume_point(&s, begin);
+  if (s.hit == 0 && s.published > begin) spare_hit(&s, s.text.substr(0, s.published));
   let_replaced_go(&s);
 }
 

@@ -34,12 +34,11 @@ void Naive::publish_units(Sequence* s) {
   }
 }
 
-// A block that is computed again takes the place of the older copy, unless somebody has that, or there are states.
+// A block that is computed again takes the place of the older copy, unless somebody has that.
 bool Naive::give_up_older(const std::string& name, uint32_t group) {
   const int older = index_[{name, group}];
   const Block& b = blocks_[older];
-  const auto is_state = [](const NaiveGroup& g) { return g.state; };
-  if (!by_cost_ || b.refs > 0 || b.fenced || std::any_of(groups_.begin(), groups_.end(), is_state)) return false;
+  if (!by_cost_ || b.refs > 0 || b.fenced) return false;
   order_.erase(std::find(order_.begin(), order_.end(), older));
   blocks_.erase(older);
   ++free_;

@@ -139,6 +139,35 @@ void Memory::fill_states(Cache& cache, PlannedStep* step, uint32_t group) const 
   }
 }
 
+// Slots say what the table says, or nothing where the block is shared.
+void Memory::fill_slots(Cache& cache, PlannedStep* step, uint32_t group) const {
+  const GroupPlan& plan = config_.groups[group];
+  const uint32_t bt = plan.block_tokens;
+  std::vector<int64_t>& slots = step->slots[group];
+  slots.resize(plan.ids_per_block * step->first_token.back());
+  quire_fill fill{};
+  fill.struct_size = sizeof fill;
+  fill.group = group;
+  fill.kind = QUIRE_FILL_SLOTS;
+  fill.destination = slots.data();
+  fill.capacity = slots.size();
+  uint64_t written = 0;
+  require_ok(cache.step_fill(step->id, fill, &written), "step_fill");
+  MODEL_REQUIRE(written == slots.size(), "slots of a step");
+  for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
+    for (size_t r = 0; r < step->rows.size(); ++r) {
+      const PlannedRow& row = step->rows[r];
+      const int32_t* ids = step->tables[group].data() + (c * step->rows.size() + r) * step->pitch;
+      for (uint64_t p = row.position; p < row.position + row.num_tokens; ++p) {
+        const int64_t slot = step->slot(group, c, r, p), wanted = int64_t{ids[p / bt]} * bt + static_cast<int64_t>(p % bt);
+        const bool begun = row.position % bt != 0 && p / bt == row.position / bt;
+        MODEL_REQUIRE(slot == wanted || (slot == -1 && !begun), "slot of token " + std::to_string(p) + ", group " + std::to_string(group) +
+                                                                    ": " + std::to_string(slot) + ", expected " + std::to_string(wanted));
+      }
+    }
+  }
+}
+
 void Memory::touch(PlannedStep* step, uint32_t group, int32_t id, uint64_t family, bool write) {
   if (id <= 0) return;
   const uint64_t at = part(group, id);
@@ -174,7 +203,7 @@ void Memory::touch_row(PlannedStep* step, size_t r, uint32_t group) {
     const uint64_t tail = plan.live.tail_begin(row.position) / bt;
     for (uint64_t b = 0; b < std::min(tail, ceil_div(plan.live.sink_end(row.position), bt)); ++b)
       touch(step, group, table[b], row.family, false);
-    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= written && !step->shares(group, b, bt));
+    for (uint64_t b = tail; b < end; ++b) touch(step, group, table[b], row.family, b >= written && !step->shares(group, r, b, bt));
   }
 }
 
@@ -192,6 +221,9 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
   step->tables.resize(config_.groups.size());
   step->first_write.resize(config_.groups.size());
   step->write_ends.resize(config_.groups.size());
+  step->slots.resize(config_.groups.size());
+  step->first_token.assign(1, 0);
+  for (const PlannedRow& row : step->rows) step->first_token.push_back(step->first_token.back() + row.num_tokens);
   for (const quire_zero& z : step->zeroes) {
     const bool page = z.group == kNone;
     const uint64_t first = page ? static_cast<uint64_t>(z.id) * page_parts_ : part(z.group, z.id);
@@ -203,6 +235,7 @@ void Memory::plan(Cache& cache, PlannedStep* step) {
   for (uint32_t g = 0; g < config_.groups.size(); ++g) {
     if (config_.groups[g].is_state()) fill_states(cache, step, g);
     fill(cache, *step, g, &step->tables[g]);
+    if (!config_.groups[g].is_state() && !config_.groups[g].live.fixed && step->have.empty()) fill_slots(cache, step, g);
     for (size_t r = 0; r < step->rows.size(); ++r) touch_row(step, r, g);
   }
   fill_updates(cache, step);
@@ -246,9 +279,12 @@ void Memory::compare(Cache& cache, const PlannedStep& step, const std::vector<bo
   }
 }
 
-// Reads what the row's first token needs, then writes its tokens. Where it writes nothing foreign may be left.
-void Memory::run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids) {
+// Reads what the row's first token needs, then writes its tokens, and reads those that are there. Where it writes nothing foreign may be
+// left.
+void Memory::run_row(const PlannedStep& step, size_t r, uint32_t group, uint32_t column) {
   const GroupPlan& plan = config_.groups[group];
+  const PlannedRow& row = step.rows[r];
+  const int32_t* ids = step.tables[group].data() + (column * step.rows.size() + r) * step.pitch;
   const uint64_t tail = plan.live.tail_begin(row.position), sink = plan.live.sink_end(row.position);
   const uint32_t bt = plan.block_tokens;
   const auto where = [&](uint64_t p) {
@@ -269,6 +305,12 @@ void Memory::run_row(const PlannedRow& row, uint32_t group, uint32_t column, con
   read(tail, begin);
   for (uint64_t p = begin; p < end;) {
     MODEL_REQUIRE(ids[p / bt] != 0, "no memory for a new token: " + where(p));
+    if (step.shares(group, r, p / bt, bt)) {
+      const uint64_t stop = std::min(end, (p / bt + 1) * bt);
+      read(p, stop);
+      p = stop;
+      continue;
+    }
     Word* words = cell(group, ids[p / bt]);
     for (uint32_t t = 0; t < bt; ++t) {
       MODEL_REQUIRE(words[t].writer == 0 || words[t].writer == writer(row, group), "bytes of somebody else: " + where(p));
@@ -283,7 +325,7 @@ void Memory::run_tokens(const PlannedStep& step, uint32_t group) {
   const GroupPlan& plan = config_.groups[group];
   for (uint32_t c = 0; c < plan.ids_per_block; ++c) {
     for (size_t r = 0; r < step.rows.size(); ++r) {
-      run_row(step.rows[r], group, c, step.tables[group].data() + (c * step.rows.size() + r) * step.pitch);
+      run_row(step, r, group, c);
     }
   }
 }

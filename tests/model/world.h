@@ -168,6 +168,8 @@ struct PlannedStep {
   uint64_t pitch = 0;                        // of tables
   std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [column][row] to read, then [column][write]
   std::vector<std::vector<int32_t>> first_write, write_ends;  // by group of states: [row + 1], [write]
+  std::vector<std::vector<int64_t>> slots;                    // by group whose table grows: [column][token of the step]
+  std::vector<uint64_t> first_token;                          // [row + 1], of the step
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
   std::vector<int32_t> update_first, update_indptr, updates;  // of the group whose tables are uploaded piece by piece
@@ -176,8 +178,15 @@ struct PlannedStep {
   std::vector<uint64_t> have;                                 // of a load, by group: tokens before are cached and not brought
   bool ran = false;
 
-  // Whether block b of the group is one that the load shares with others.
-  bool shares(uint32_t group, uint64_t b, uint64_t block_tokens) const { return !have.empty() && (b + 1) * block_tokens <= have[group]; }
+  // Where the kernels put token p of a row: block and offset in one number; -1: nowhere.
+  int64_t slot(uint32_t group, uint32_t column, size_t row, uint64_t p) const {
+    return slots[group][column * first_token.back() + first_token[row] + p - rows[row].position];
+  }
+  // Whether block b of the group, which the row may begin, is one that it shares with others.
+  bool shares(uint32_t group, size_t row, uint64_t b, uint64_t block_tokens) const {
+    if (!have.empty()) return (b + 1) * block_tokens <= have[group];
+    return !slots[group].empty() && slot(group, 0, row, std::max(b * block_tokens, rows[row].position)) < 0;
+  }
 
   int32_t state_read(uint32_t group, size_t row, uint32_t column) const { return tables[group][column * rows.size() + row]; }
   int32_t state_write(uint32_t group, uint32_t columns, int32_t write, uint32_t column) const {
@@ -264,6 +273,7 @@ class Memory {
   static uint64_t writer(const PlannedRow& row, uint32_t group) { return uint64_t{group} << 8 | (row.tenant + 1); }
   void fill(Cache& cache, const PlannedStep& step, uint32_t group, std::vector<int32_t>* out) const;
   void fill_states(Cache& cache, PlannedStep* step, uint32_t group) const;
+  void fill_slots(Cache& cache, PlannedStep* step, uint32_t group) const;
   uint64_t part(uint32_t group, int32_t id) const {
     const uint32_t ppp = config_.groups[group].parts_per_page, v = static_cast<uint32_t>(id);
     return uint64_t{v / ppp} * page_parts_ + v % ppp;
@@ -275,7 +285,7 @@ class Memory {
   void run_tokens(const PlannedStep& step, uint32_t group);
   void run_states(const PlannedStep& step, uint32_t group);
   void bring_tokens(const PlannedStep& load, uint32_t group, uint32_t column, std::span<const quire_load_failure> failures);
-  void run_row(const PlannedRow& row, uint32_t group, uint32_t column, const int32_t* ids);
+  void run_row(const PlannedStep& step, size_t row, uint32_t group, uint32_t column);
 
   const Config& config_;
   const bool in_place_;

@@ -20,7 +20,7 @@ TEST(PlaceWorth, WithoutLimitAllAreKept) {
 
 TEST(PlaceWorth, NobodyUsesThemSoOneInEightIsKept) {
   PlaceWorth worth;
-  worth.prepare(6400);
+  worth.prepare(6400, 1024);
   EXPECT_EQ(kept(&worth, 100), 100u) << "nothing is known yet";
   for (int i = 0; i < 170; ++i) worth.lost();
   EXPECT_EQ(kept(&worth, 100), 100u) << "too little is known";
@@ -30,7 +30,7 @@ TEST(PlaceWorth, NobodyUsesThemSoOneInEightIsKept) {
 
 TEST(PlaceWorth, WhatIsUsedAgainIsKeptAgain) {
   PlaceWorth worth;
-  worth.prepare(6400);
+  worth.prepare(6400, 1024);
   for (int i = 0; i < 10'000; ++i) worth.lost();
   worth.used(8192);  // 32 tokens for each of the last 256: more than a 256th of 6,400
   EXPECT_EQ(kept(&worth, 100), 100u);
