@@ -1,0 +1,201 @@
+// Claims: where the state of a prompt is gone, its cached keys and values are shared while it is computed again: they are in the table,
+// have no slots, and take no page; who goes on inside of one copies it. Method: examples; the states are forgotten by their ids.
+#include "tests/unit/step/fixture.h"
+
+namespace quire {
+namespace {
+
+std::vector<int64_t> array_of(const Fixture& f, StepId step, quire_fill_kind kind, uint32_t group) {
+  std::vector<int64_t> all(128);
+  std::vector<int32_t> narrow(128);
+  quire_fill fill{};
+  fill.struct_size = sizeof fill;
+  fill.kind = kind;
+  fill.group = group;
+  fill.destination = kind == QUIRE_FILL_SLOTS ? static_cast<void*>(all.data()) : narrow.data();
+  fill.capacity = all.size();
+  fill.pitch = kind == QUIRE_FILL_RAW_TABLE ? 32 : 0;
+  uint64_t written = 0;
+  const Status ok = f.cache->step_fill(step, fill, &written);
+  EXPECT_TRUE(ok.ok()) << ok.message();
+  if (kind != QUIRE_FILL_SLOTS) all.assign(narrow.begin(), narrow.end());
+  all.resize(written);
+  return all;
+}
+
+std::vector<quire_symbol> behind(const std::vector<quire_symbol>& prompt, uint64_t first) {
+  return {prompt.begin() + static_cast<std::ptrdiff_t>(first), prompt.end()};
+}
+
+quire_cache_options keeping(uint32_t boundaries, uint32_t flags = 0) {
+  quire_cache_options options{};
+  options.keep_states = boundaries;
+  options.flags = flags;
+  return options;
+}
+
+// A prompt of 41 tokens was computed, by who runs or is gone, and its states are gone.
+struct Stateless : Fixture {
+  const std::vector<quire_symbol> prompt = count_from(1, 41);
+  SequenceId first;
+  std::vector<int64_t> table;  // of the prompt's blocks
+
+  explicit Stateless(const quire_cache_options& options = keeping(QUIRE_KEEP_PROMPT_END), uint64_t pages = 64, bool runs = false,
+                     std::vector<GroupSketch> groups = {kFull, kState})
+      : Fixture(std::move(groups), pages, 2, options), first(open()) {
+    StepId step;
+    const quire_reserve_result r = reserve(first, prompt, 41, QUIRE_ENTRY_MATCH, &step);
+    EXPECT_TRUE(commit(step, first, r.num_tokens).ok());
+    EXPECT_EQ(r.num_tokens, 40u);
+    reserve(first, behind(prompt, 40), 1, 0, &step);
+    table = array_of(*this, step, QUIRE_FILL_RAW_TABLE, 0);
+    const int32_t state = static_cast<int32_t>(array_of(*this, step, QUIRE_FILL_STATE_READ, 1)[0]);
+    EXPECT_TRUE(commit(step, first, 1).ok());
+    uint64_t forgotten = 0;
+    EXPECT_TRUE(cache->forget_blocks(1, std::span(&state, 1), &forgotten).ok());
+    EXPECT_EQ(forgotten, 1u);
+    if (!runs) {
+      EXPECT_TRUE(cache->sequence_finish(first).ok());
+    }
+  }
+  std::vector<int64_t> slots(StepId step) const { return array_of(*this, step, QUIRE_FILL_SLOTS, 0); }
+  // How many of the first tokens have no slot; those behind have one each.
+  uint64_t shared(StepId step) const {
+    const std::vector<int64_t> all = slots(step);
+    const auto has_slot = std::find_if(all.begin(), all.end(), [](int64_t slot) { return slot >= 0; });
+    EXPECT_TRUE(std::all_of(has_slot, all.end(), [](int64_t slot) { return slot >= 0; }));
+    return static_cast<uint64_t>(has_slot - all.begin());
+  }
+};
+
+TEST(CachedAhead, TakesNoPagesAndHasNoSlots) {
+  for (const bool runs : {false, true}) {
+    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), 64, runs);
+    const uint64_t used = f.stats().pages_used;
+    const SequenceId id = f.open();
+    StepId step;
+    const quire_reserve_result r = f.reserve(id, f.prompt, 41, QUIRE_ENTRY_MATCH, &step);
+    EXPECT_EQ(r.hit_tokens, 0u);
+    EXPECT_EQ(r.full_hit_tokens, 40u);
+    ASSERT_EQ(r.num_tokens, 40u) << "the state is kept there again";
+    EXPECT_EQ(f.shared(step), 40u);
+    const std::vector<int64_t> table = array_of(f, step, QUIRE_FILL_RAW_TABLE, 0);
+    EXPECT_TRUE(std::equal(table.begin(), table.begin() + 10, f.table.begin())) << "ten blocks of somebody else";
+    EXPECT_EQ(f.stats().pages_used - used, runs ? 1u : 11u) << "its own is the state";
+    ASSERT_TRUE(f.commit(step, id, 40).ok());
+    EXPECT_EQ(f.reserve(id, behind(f.prompt, 40), 1, 0, &step).num_tokens, 1u);
+    EXPECT_GE(f.slots(step)[0], 0);
+    ASSERT_TRUE(f.commit(step, id, 1).ok());
+    ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    EXPECT_EQ(f.prefill(f.open(), f.prompt), 40u);
+  }
+}
+
+TEST(CachedAhead, ALongerPromptWritesWhatIsNotThere) {
+  Stateless f;
+  std::vector<quire_symbol> longer = f.prompt;
+  for (const quire_symbol more : count_from(500, 10)) longer.push_back(more);
+  longer.insert(longer.begin() + 41, 7);
+  const SequenceId id = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, longer, 52, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step);
+  ASSERT_EQ(r.num_tokens, 52u);
+  EXPECT_EQ(f.shared(step), 40u);
+  ASSERT_TRUE(f.commit(step, id, 52).ok());
+}
+
+// Chunks end anywhere: the block in which the next one begins is the sequence's own, and those behind it are shared again. Two steps are
+// in flight, so the second one begins before the first one's symbols are in the index.
+TEST(CachedAhead, GoesOnBehindABlockThatAChunkCut) {
+  for (const bool in_flight : {false, true}) {
+    Stateless f;
+    const SequenceId id = f.open();
+    StepId one, two;
+    ASSERT_EQ(f.reserve(id, f.prompt, 14, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &one).num_tokens, 14u);
+    EXPECT_EQ(f.shared(one), 12u);
+    if (!in_flight) {
+      ASSERT_TRUE(f.commit(one, id, 14).ok());
+    }
+    ASSERT_EQ(f.reserve(id, behind(f.prompt, 14), 23, QUIRE_ENTRY_NO_STOP, &two).num_tokens, 23u);
+    const std::vector<int64_t> slots = f.slots(two);  // of tokens 14 to 36
+    for (size_t i = 0; i < slots.size(); ++i) EXPECT_EQ(slots[i] >= 0, i < 2 || i >= 22) << i;
+    if (in_flight) {
+      ASSERT_TRUE(f.commit(one, id, 14).ok());
+    }
+    ASSERT_TRUE(f.commit(two, id, 23).ok());
+    EXPECT_EQ(f.info(id).committed, 37u);
+    const Status ok = f.cache->verify();
+    EXPECT_TRUE(ok.ok()) << ok.message();
+  }
+}
+
+// Without states part of a row can be accepted; here a window is gone.
+TEST(CachedAhead, WhoGoesOnInsideASharedBlockCopiesIt) {
+  Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 64);
+  const std::vector<quire_symbol> prompt = count_from(1, 41);
+  const SequenceId first = f.open();
+  StepId step;
+  f.reserve(first, prompt, 41, QUIRE_ENTRY_MATCH, &step);
+  const std::vector<int64_t> table = array_of(f, step, QUIRE_FILL_RAW_TABLE, 0);
+  ASSERT_TRUE(f.commit(step, first, 41).ok());
+  ASSERT_TRUE(f.cache->sequence_finish(first).ok());
+  uint64_t forgotten = 0;
+  for (int32_t id = 1; id < 64; ++id) ASSERT_TRUE(f.cache->forget_blocks(1, std::span(&id, 1), &forgotten).ok());
+  const SequenceId id = f.open();
+  ASSERT_EQ(f.reserve(id, prompt, 12, QUIRE_ENTRY_MATCH, &step).hit_tokens, 0u);
+  EXPECT_EQ(array_of(f, step, QUIRE_FILL_SLOTS, 0), std::vector<int64_t>(12, -1));
+  ASSERT_TRUE(f.commit(step, id, 6).ok());
+  ASSERT_EQ(f.reserve(id, {1000, 1001}, 2, 0, &step).num_tokens, 2u);
+  auto copies = f.cache->step_copies(step);
+  ASSERT_TRUE(copies.ok());
+  ASSERT_EQ(copies->size(), 1u);
+  EXPECT_EQ((*copies)[0].source, table[1]);
+  EXPECT_EQ((*copies)[0].num_tokens, 2u);
+  ASSERT_TRUE(f.commit(step, id, 2).ok());
+}
+
+TEST(CachedAhead, AnAbortGivesTheBlocksBack) {
+  Stateless f;
+  const uint64_t free = f.stats().pages_free, used = f.stats().pages_used;
+  const SequenceId id = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(id, f.prompt, 41, QUIRE_ENTRY_MATCH, &step).num_tokens, 40u);
+  ASSERT_TRUE(f.cache->abort(step, true).ok());
+  EXPECT_EQ(f.stats().pages_free, free);
+  EXPECT_EQ(f.stats().pages_used, used);
+}
+
+TEST(CachedAhead, WhatIsMissingIsWritten) {
+  Stateless f;
+  const auto gone = static_cast<int32_t>(f.table[5]);
+  uint64_t forgotten = 0;
+  ASSERT_TRUE(f.cache->forget_blocks(0, std::span(&gone, 1), &forgotten).ok());
+  EXPECT_EQ(forgotten, 5u) << "and what hangs below it";
+  const SequenceId id = f.open();
+  StepId step;
+  const quire_reserve_result r = f.reserve(id, f.prompt, 41, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step);
+  EXPECT_EQ(r.full_hit_tokens, 20u);
+  EXPECT_EQ(f.shared(step), 20u);
+}
+
+TEST(CachedAhead, StrictLruSharesNothing) {
+  Stateless f(keeping(QUIRE_KEEP_PROMPT_END, QUIRE_CACHE_STRICT_LRU));
+  const SequenceId id = f.open();
+  StepId step;
+  f.reserve(id, f.prompt, 40, QUIRE_ENTRY_MATCH, &step);
+  EXPECT_EQ(f.shared(step), 0u);
+}
+
+// Of 16 pages who runs has eleven blocks and a state or two: there is no room for ten more.
+TEST(CachedAhead, FitsWhereACopyWouldNot) {
+  for (const uint32_t flags : {0u, uint32_t{QUIRE_CACHE_STRICT_LRU}}) {
+    Stateless f(keeping(QUIRE_KEEP_PROMPT_END, flags), 17, true);
+    const SequenceId id = f.open();
+    StepId step;
+    const quire_reserve_result r = f.reserve(id, f.prompt, 40, QUIRE_ENTRY_MATCH, &step);
+    EXPECT_EQ(r.code, flags == 0 ? QUIRE_OK : QUIRE_RESOURCE_EXHAUSTED);
+  }
+}
+
+}  // namespace
+}  // namespace quire
