@@ -50,7 +50,9 @@ class Admission {
   // changed; result says why.
   quire_code admit_with_retry(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const Step& step, EntryPlan* plan,
                               quire_reserve_result* result);
-  uint64_t host_bytes() const { return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4 + ahead_.host_bytes(); }
+  uint64_t host_bytes() const {  //
+    return page_marks_.capacity() * 8 + uses_by_hit_.capacity() * 4 + ahead_.host_bytes();
+  }
 
  private:
   // Pages an entry needs, counted before anything is taken.

@@ -25,11 +25,13 @@ class CachedAhead {
   // valid until the next call. symbols: of a match the whole prompt, else from the first symbol
   // on that is not known. What drafts wrote depends on what follows, so their blocks are not taken.
   //
-  // Rows of steps take blocks of groups that need everything, those of windows are too few, and
-  // strict LRU takes none.
+  // Rows of steps take blocks of groups that need everything: those of windows are too few. Strict
+  // LRU takes none.
   std::span<const Adopted> find(std::span<const quire_symbol> symbols, const EntryPlan& plan);
 
-  uint64_t host_bytes() const { return adopted_.capacity() * sizeof(Adopted) + text_.capacity() * sizeof(quire_symbol); }
+  uint64_t host_bytes() const {  //
+    return adopted_.capacity() * sizeof(Adopted) + text_.capacity() * sizeof(quire_symbol);
+  }
 
  private:
   // What follows the prefix of a node, in two pieces; the first one ends where a unit does.

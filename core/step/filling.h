@@ -9,8 +9,8 @@
 //                                        there is room for; 0: not resident
 //   settled(r, g)                        blocks before this one have not changed since the
 //                                        sequence's previous row
-//   here(r, g)                           blocks before this one, but not the one that an earlier row
-//                                        began, are cached: nothing is written to them
+//   here(r, g)                           blocks before this one are cached, but for one that an
+//                                        earlier row began: nothing is written to them
 //   state_read(r, g, put), state_write(r, g, put)
 //                                        put(column, id) for every column; id -1: none
 //   num_writes(r, g), write_end(r, g, i), write(r, g, i, put)
@@ -223,8 +223,7 @@ struct Filling {
       for (size_t r = 0; r < rows(); ++r) {
         const uint64_t end = length(r);
         uint64_t at = first_new(r);
-        const uint64_t here = source.here(r, fill.group) * size;  // tokens
-        const uint64_t shared = up(by_block, at) * size;          // from there on
+        const uint64_t here = source.here(r, fill.group) * size, shared = up(by_block, at) * size;
         if (shared < here) {
           out = slots_between(lower, r, c, at, shared, out);
           at = std::min(here, end);

@@ -30,7 +30,9 @@ struct LiveStep {
   void read_ids(size_t r, uint32_t g, uint32_t c, uint64_t first, std::span<int32_t> ids) const;
   uint64_t settled(size_t r, uint32_t group) const { return step.rows[r].stays ? UINT64_MAX : step.group(r, group).settled; }
 
-  uint64_t here(size_t r, uint32_t group) const { return step.rows[r].stays ? 0 : step.group(r, group).here; }
+  uint64_t here(size_t r, uint32_t group) const {  //
+    return step.rows[r].stays ? 0 : step.group(r, group).here;
+  }
 
   template <typename Put>
   void each_id(uint32_t group, PartIndex part, const Put& put) const {

@@ -17,7 +17,7 @@ namespace quire {
 struct RowGroup {
   uint32_t blocks_before = 0;
   uint32_t settled = 0;                      // blocks before it: unchanged since the previous row
-  uint32_t here = 0;                         // blocks before it that the row would begin are cached and not written
+  uint32_t here = 0;                         // blocks before it are cached, see cached_ahead.h
   PartIndex read{kNone};                     // states: kNone = the zero state
   PartIndex write{kNone};                    // states: the last of the writes
   uint32_t first_write = 0, num_writes = 0;  // in the step's writes

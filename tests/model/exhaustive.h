@@ -336,8 +336,9 @@ class Pair {
     if (!fits) return;
     MODEL_REQUIRE(result.position == position && result.num_tokens == tokens.size(), "the row");
     for (uint32_t g = 0; g < tiny_.groups.size(); ++g) {
-      const bool shares = !tiny_.groups[g].state && !naive_.ahead(naive_.sequence(b.q), g, prompt, position, tokens, true, false).empty();
-      shared_by_steps_ += shares ? 1 : 0;
+      if (tiny_.groups[g].state) continue;
+      const auto blocks = naive_.ahead(naive_.sequence(b.q), g, prompt, position, tokens, true, false);
+      shared_by_steps_ += blocks.empty() ? 0 : 1;
     }
     naive_.reserve(b.q, prompt, position, tokens, true);
     planned_.push_back(result.num_tokens);

@@ -1,6 +1,7 @@
-// What the naive model publishes when a row is committed.
+// What the naive model publishes when a row is committed, and what it spares for who resumes there.
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "tests/model/naive.h"
 
@@ -43,6 +44,65 @@ bool Naive::give_up_older(const std::string& name, uint32_t group) {
   blocks_.erase(older);
   ++free_;
   return true;
+}
+
+// A row went past the end of the prompt: whoever asks for it again resumes at the state that is kept there, if there is one. Not while an
+// eighth of all pages is spared.
+void Naive::set_resume_point(Sequence* s, uint64_t row_begin) {
+  if (!by_cost_ || s->published == 0) return;
+  if (!s->at_end && (row_begin >= s->prompt || s->text.size() < s->prompt)) return;
+  const std::vector<int> states = states_at(s->text.substr(0, s->published));
+  if (states.empty()) return;
+  end_point(&s->resume_point);
+  size_t spared = 0;
+  for (const Sequence& other : sequences_) spared += other.resume_point.size();
+  if (spared * 8 < pages_) spare(&s->resume_point, states);
+}
+
+// The same where a sequence resumed, with an eighth of its own: of what is spared beyond the ends of prompts.
+void Naive::spare_hit(Sequence* s, const std::string& text) {
+  const std::vector<int> states = states_at(text);
+  if (!by_cost_ || states.empty()) return;
+  end_point(&s->hit_point);
+  size_t all = 0, ends = 0;
+  for (const auto& [number, block] : blocks_) all += block.spares > 0 ? 1 : 0;
+  for (const Sequence& other : sequences_) ends += other.resume_point.size();
+  if ((all - std::min(ends, all)) * 8 < pages_) spare(&s->hit_point, states);
+}
+
+// None if the first group of states has none there.
+std::vector<int> Naive::states_at(const std::string& text) const {
+  std::vector<int> states;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].state) continue;
+    const auto found = index_.find({text, g});
+    if (found == index_.end() && states.empty()) return {};
+    if (found != index_.end()) states.push_back(found->second);
+  }
+  return states;
+}
+
+void Naive::spare(std::vector<int>* point, const std::vector<int>& states) {
+  for (int block : states) {
+    const auto at = std::find(order_.begin(), order_.end(), block);
+    if (blocks_[block].spares++ == 0 && at != order_.end()) std::rotate(at, at + 1, order_.end());
+  }
+  *point = states;
+}
+
+// The blocks age from now on.
+void Naive::end_point(std::vector<int>* point) {
+  for (int block : std::exchange(*point, {})) {
+    const auto b = blocks_.find(block);
+    if (b == blocks_.end() || --b->second.spares > 0 || b->second.refs > 0 || b->second.fenced) continue;
+    order_.erase(std::find(order_.begin(), order_.end(), block));
+    order_.push_back(block);
+  }
+}
+
+void Naive::end_resume_points(Sequence* s) {
+  end_point(&s->hit_point);
+  end_point(&s->resume_point);
 }
 
 }  // namespace quire::model

@@ -168,7 +168,7 @@ struct PlannedStep {
   uint64_t pitch = 0;                        // of tables
   std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [column][row] to read, then [column][write]
   std::vector<std::vector<int32_t>> first_write, write_ends;  // by group of states: [row + 1], [write]
-  std::vector<std::vector<int64_t>> slots;                    // by group whose table grows: [column][token of the step]
+  std::vector<std::vector<int64_t>> slots;                    // by group whose table grows: [column][token]
   std::vector<uint64_t> first_token;                          // [row + 1], of the step
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
@@ -185,7 +185,8 @@ struct PlannedStep {
   // Whether block b of the group, which the row may begin, is one that it shares with others.
   bool shares(uint32_t group, size_t row, uint64_t b, uint64_t block_tokens) const {
     if (!have.empty()) return (b + 1) * block_tokens <= have[group];
-    return !slots[group].empty() && slot(group, 0, row, std::max(b * block_tokens, rows[row].position)) < 0;
+    const uint64_t first = std::max(b * block_tokens, rows[row].position);
+    return !slots[group].empty() && slot(group, 0, row, first) < 0;
   }
 
   int32_t state_read(uint32_t group, size_t row, uint32_t column) const { return tables[group][column * rows.size() + row]; }

@@ -295,7 +295,9 @@ enum quire_fill_kind_e {
   /* int32 [column][indptr[rows]]. pitch = elements from column to column. */
   QUIRE_FILL_TABLE_INDICES = 3,
   /* int64 [column][pitch]: lowered id * kernel_block_tokens + t, where t is the token in its kernel
-   * block, for each computed token. -1 = not stored. */
+   * block, for each computed token. -1 = not stored: padding, or the token's block is cached and
+   * shared with others. That happens where tokens are computed again because only another group
+   * cannot resume, for example where a state is gone. */
   QUIRE_FILL_SLOTS = 4,
   /* int32 [column][pitch >= rows]: lowered id of the state to read. At position 0 the null page's,
    * which is all zero. */

@@ -28,6 +28,20 @@ TEST(PlaceWorth, NobodyUsesThemSoOneInEightIsKept) {
   EXPECT_EQ(kept(&worth, 800), 100u);
 }
 
+TEST(PlaceWorth, ASmallPoolLearnsFromFewer) {
+  PlaceWorth worth, least;
+  worth.prepare(6400, 128);  // of 32
+  least.prepare(6400, 1);    // of 8
+  for (int i = 0; i < 18; ++i) worth.lost();
+  EXPECT_EQ(kept(&worth, 100), 100u);
+  for (int i = 0; i < 6; ++i) worth.lost();
+  EXPECT_EQ(kept(&worth, 800), 100u);
+  for (int i = 0; i < 4; ++i) least.lost();
+  EXPECT_EQ(kept(&least, 100), 100u);
+  for (int i = 0; i < 3; ++i) least.lost();
+  EXPECT_EQ(kept(&least, 800), 100u);
+}
+
 TEST(PlaceWorth, WhatIsUsedAgainIsKeptAgain) {
   PlaceWorth worth;
   worth.prepare(6400, 1024);
