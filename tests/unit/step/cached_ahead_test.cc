@@ -41,18 +41,19 @@ struct Stateless : Fixture {
   std::vector<int64_t> table;  // of the prompt's blocks
 
   explicit Stateless(const quire_cache_options& options = keeping(QUIRE_KEEP_PROMPT_END), uint64_t pages = 64, bool runs = false,
-                     std::vector<GroupSketch> groups = {kFull, kState})
-      : Fixture(std::move(groups), pages, 2, options), first(open()) {
+                     const std::vector<GroupSketch>& groups = {kFull, kState})
+      : Fixture(groups, pages, 2, options), first(open()) {
+    const auto states = static_cast<uint32_t>(groups.size()) - 1;
     StepId step;
     const quire_reserve_result r = reserve(first, prompt, 41, QUIRE_ENTRY_MATCH, &step);
     EXPECT_TRUE(commit(step, first, r.num_tokens).ok());
     EXPECT_EQ(r.num_tokens, 40u);
     reserve(first, behind(prompt, 40), 1, 0, &step);
     table = array_of(*this, step, QUIRE_FILL_RAW_TABLE, 0);
-    const int32_t state = static_cast<int32_t>(array_of(*this, step, QUIRE_FILL_STATE_READ, 1)[0]);
+    const auto state = static_cast<int32_t>(array_of(*this, step, QUIRE_FILL_STATE_READ, states)[0]);
     EXPECT_TRUE(commit(step, first, 1).ok());
     uint64_t forgotten = 0;
-    EXPECT_TRUE(cache->forget_blocks(1, std::span(&state, 1), &forgotten).ok());
+    EXPECT_TRUE(cache->forget_blocks(states, std::span(&state, 1), &forgotten).ok());
     EXPECT_EQ(forgotten, 1u);
     if (!runs) {
       EXPECT_TRUE(cache->sequence_finish(first).ok());
@@ -65,6 +66,23 @@ struct Stateless : Fixture {
     const auto has_slot = std::find_if(all.begin(), all.end(), [](int64_t slot) { return slot >= 0; });
     EXPECT_TRUE(std::all_of(has_slot, all.end(), [](int64_t slot) { return slot >= 0; }));
     return static_cast<uint64_t>(has_slot - all.begin());
+  }
+};
+
+// The same with a window instead of states, all of which is gone.
+struct Windowless : Fixture {
+  const std::vector<quire_symbol> prompt = count_from(1, 41);
+  std::vector<int64_t> table;
+
+  Windowless() : Fixture({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 64) {
+    const SequenceId first = open();
+    StepId step;
+    reserve(first, prompt, 41, QUIRE_ENTRY_MATCH, &step);
+    table = array_of(*this, step, QUIRE_FILL_RAW_TABLE, 0);
+    EXPECT_TRUE(commit(step, first, 41).ok());
+    EXPECT_TRUE(cache->sequence_finish(first).ok());
+    uint64_t forgotten = 0;
+    for (int32_t id = 1; id < 64; ++id) EXPECT_TRUE(cache->forget_blocks(1, std::span(&id, 1), &forgotten).ok());
   }
 };
 
@@ -129,29 +147,38 @@ TEST(CachedAhead, GoesOnBehindABlockThatAChunkCut) {
   }
 }
 
-// Without states part of a row can be accepted; here a window is gone.
+// Without states part of a row can be accepted.
 TEST(CachedAhead, WhoGoesOnInsideASharedBlockCopiesIt) {
-  Fixture f({kFull, GroupSketch{LiveRange{.window = 8}, 4, 1, 1}}, 64);
-  const std::vector<quire_symbol> prompt = count_from(1, 41);
-  const SequenceId first = f.open();
-  StepId step;
-  f.reserve(first, prompt, 41, QUIRE_ENTRY_MATCH, &step);
-  const std::vector<int64_t> table = array_of(f, step, QUIRE_FILL_RAW_TABLE, 0);
-  ASSERT_TRUE(f.commit(step, first, 41).ok());
-  ASSERT_TRUE(f.cache->sequence_finish(first).ok());
-  uint64_t forgotten = 0;
-  for (int32_t id = 1; id < 64; ++id) ASSERT_TRUE(f.cache->forget_blocks(1, std::span(&id, 1), &forgotten).ok());
+  Windowless f;
   const SequenceId id = f.open();
-  ASSERT_EQ(f.reserve(id, prompt, 12, QUIRE_ENTRY_MATCH, &step).hit_tokens, 0u);
+  StepId step;
+  ASSERT_EQ(f.reserve(id, f.prompt, 12, QUIRE_ENTRY_MATCH, &step).hit_tokens, 0u);
   EXPECT_EQ(array_of(f, step, QUIRE_FILL_SLOTS, 0), std::vector<int64_t>(12, -1));
   ASSERT_TRUE(f.commit(step, id, 6).ok());
   ASSERT_EQ(f.reserve(id, {1000, 1001}, 2, 0, &step).num_tokens, 2u);
   auto copies = f.cache->step_copies(step);
   ASSERT_TRUE(copies.ok());
   ASSERT_EQ(copies->size(), 1u);
-  EXPECT_EQ((*copies)[0].source, table[1]);
+  EXPECT_EQ((*copies)[0].source, f.table[1]);
   EXPECT_EQ((*copies)[0].num_tokens, 2u);
   ASSERT_TRUE(f.commit(step, id, 2).ok());
+}
+
+// Rows that stay in their blocks write no record of their groups; the one of an earlier step says nothing about them.
+TEST(CachedAhead, WhoDecodesAfterItHasSlots) {
+  Windowless f;
+  const SequenceId other = f.open(), id = f.open();
+  f.prefill(other, count_from(900, 5));
+  StepId step;
+  ASSERT_EQ(f.reserve(id, f.prompt, 40, QUIRE_ENTRY_MATCH, &step).num_tokens, 40u);
+  EXPECT_EQ(array_of(f, step, QUIRE_FILL_SLOTS, 0), std::vector<int64_t>(40, -1));
+  ASSERT_TRUE(f.commit(step, id, 40).ok());
+  for (quire_symbol i = 0; i < 3; ++i) {
+    ASSERT_EQ(f.reserve(other, {}, 1, 0, &step).num_tokens, 1u);
+    const std::vector<int64_t> table = array_of(f, step, QUIRE_FILL_RAW_TABLE, 0);
+    EXPECT_EQ(array_of(f, step, QUIRE_FILL_SLOTS, 0), std::vector<int64_t>(1, table[1] * 4 + 1 + i));
+    ASSERT_TRUE(f.commit(step, other, 1, {i}).ok());
+  }
 }
 
 TEST(CachedAhead, AnAbortGivesTheBlocksBack) {
@@ -176,6 +203,45 @@ TEST(CachedAhead, WhatIsMissingIsWritten) {
   const quire_reserve_result r = f.reserve(id, f.prompt, 41, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step);
   EXPECT_EQ(r.full_hit_tokens, 20u);
   EXPECT_EQ(f.shared(step), 20u);
+}
+
+// What drafts wrote depends on the tokens that follow; windows are short.
+TEST(CachedAhead, GroupsOfDraftsAndWindowsAreWritten) {
+  GroupSketch drafts = kFull;
+  drafts.look_ahead = 1;
+  const GroupSketch window{LiveRange{.window = 64}, 4, 1, 1};
+  for (const GroupSketch& second : {drafts, window}) {
+    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), 64, true, {kFull, second, kState});
+    const SequenceId id = f.open();
+    StepId step;
+    const quire_reserve_result r = f.reserve(id, f.prompt, 36, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step);
+    EXPECT_EQ(r.hit_tokens, 0u);
+    EXPECT_EQ(f.shared(step), 36u);
+    for (const int64_t slot : array_of(f, step, QUIRE_FILL_SLOTS, 1)) EXPECT_GE(slot, 0);
+  }
+}
+
+// What a later chunk shares was evictable: it is not there for what the chunk needs besides.
+TEST(CachedAhead, LaterChunksCountWhatTheyShare) {
+  uint32_t admitted = 0, refused = 0;
+  for (uint64_t pages = 14; pages < 32; ++pages) {
+    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), pages);
+    std::vector<quire_symbol> longer = f.prompt;
+    for (const quire_symbol more : count_from(500, 20)) longer.push_back(more);
+    const SequenceId id = f.open(), other = f.open();
+    StepId step;
+    f.prefill(other, count_from(900, 4));  // so that nobody is alone
+    if (f.reserve(id, longer, 12, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step).code != QUIRE_OK) continue;
+    ASSERT_TRUE(f.commit(step, id, 12).ok());
+    const quire_reserve_result r = f.reserve(id, behind(longer, 12), 48, QUIRE_ENTRY_NO_STOP, &step);
+    (r.code == QUIRE_OK ? admitted : refused) += 1;
+    if (r.code != QUIRE_OK) continue;
+    const std::vector<int64_t> table = array_of(f, step, QUIRE_FILL_RAW_TABLE, 0);
+    EXPECT_EQ(std::count(table.begin(), table.begin() + 15, 0), 0) << pages << " pages";
+    ASSERT_TRUE(f.commit(step, id, 48).ok());
+  }
+  EXPECT_GT(admitted, 0u);
+  EXPECT_GT(refused, 0u);
 }
 
 TEST(CachedAhead, StrictLruSharesNothing) {
