@@ -17,7 +17,7 @@ CachedAhead::CachedAhead(const Facts& facts, PrefixIndex& index, const Sequences
   if (!facts.has_states && !facts.has_falling) return;
   // What is in flight, and what there is of a unit at both ends.
   const uint64_t in_flight = std::min(uint64_t{limits.max_tokens} * limits.depth, facts.config->max_model_len);
-  text_.reserve(in_flight + 2 * facts.config->match_unit_tokens);
+  text_.reserve(in_flight + 2 * uint64_t{facts.config->match_unit_tokens});
 }
 
 bool CachedAhead::may_find(const EntryPlan& plan) const {
