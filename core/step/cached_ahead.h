@@ -1,5 +1,5 @@
-// Blocks that are cached behind the hit of a prompt: some group has less, so nobody can resume
-// there. The group's tokens are computed, or brought by a load, all the same, but they are in the
+// Blocks that are cached behind the hit of a prompt: another group's hit ends earlier, so nobody
+// can resume there. The tokens are computed, or brought by a load, all the same, but they are in the
 // cache already: the sequence shares these blocks, nothing is written to them, and they are not
 // kept twice. Typical: the state of a prompt is gone while its keys and values are there.
 #pragma once
@@ -22,8 +22,8 @@ class CachedAhead {
   CachedAhead(const Facts& facts, PrefixIndex& index, const Sequences& sequences);
 
   // In each group the first blocks of those that the row needs, without a gap; by group and block,
-  // valid until the next call. symbols: of a match the whole prompt, else from the first symbol
-  // on that is not known. What drafts wrote depends on what follows, so their blocks are not taken.
+  // valid until the next call. symbols: the whole prompt of a match; of later chunks those that
+  // are not known yet. What drafts wrote depends on what follows, so their blocks are not taken.
   //
   // Rows of steps take blocks of groups that need everything: those of windows are too few. Strict
   // LRU takes none.
@@ -34,7 +34,7 @@ class CachedAhead {
   }
 
  private:
-  // What follows the prefix of a node, in two pieces; the first one ends where a unit does.
+  // What follows the prefix of a node, in two pieces; the first one ends at a unit's end.
   struct Text {
     NodeId node{kNone};
     uint64_t begin = 0;  // tokens

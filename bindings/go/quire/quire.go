@@ -3,7 +3,7 @@
 //
 // Errors are *Error with code and message; errors.Is(err, quire.NotFound) asks for a code. Objects have Close, which may be called twice, in
 // any order and from any goroutine (quire keeps parents alive), but not while a call on the object runs; a finalizer closes what was
-// forgotten, but for Buffer and Batch, whose slices it would take away. Calls of one Cache and of one Stream are serialized by the caller,
+// forgotten, except a Buffer or Batch, whose slices may still be in use. Calls of one Cache and of one Stream are serialized by the caller,
 // and one goroutine at a time polls a Connector; everything else, and Probe, Stats and ReadEvents of a Cache, may be called from any goroutine.
 // Slices of tokens, entries and results are passed as they are: C reads them during the call only. What a driver reads after a call returned
 // (tables and tensors of ops) lies in C memory: see Buffer and Batch. Batch.Next is a whole step in one call of C and allocates nothing.

@@ -27,7 +27,7 @@ std::vector<quire_symbol> behind(const std::vector<quire_symbol>& prompt, uint64
   return {prompt.begin() + static_cast<std::ptrdiff_t>(first), prompt.end()};
 }
 
-quire_cache_options keeping(uint32_t boundaries, uint32_t flags = 0) {
+quire_cache_options kept_at(uint32_t boundaries, uint32_t flags = 0) {
   quire_cache_options options{};
   options.keep_states = boundaries;
   options.flags = flags;
@@ -40,7 +40,7 @@ struct Stateless : Fixture {
   SequenceId first;
   std::vector<int64_t> table;  // of the prompt's blocks
 
-  explicit Stateless(const quire_cache_options& options = keeping(QUIRE_KEEP_PROMPT_END), uint64_t pages = 64, bool runs = false,
+  explicit Stateless(const quire_cache_options& options = kept_at(QUIRE_KEEP_PROMPT_END), uint64_t pages = 64, bool runs = false,
                      const std::vector<GroupSketch>& groups = {kFull, kState})
       : Fixture(groups, pages, 2, options), first(open()) {
     const auto states = static_cast<uint32_t>(groups.size()) - 1;
@@ -88,7 +88,7 @@ struct Windowless : Fixture {
 
 TEST(CachedAhead, TakesNoPagesAndHasNoSlots) {
   for (const bool runs : {false, true}) {
-    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), 64, runs);
+    Stateless f(kept_at(QUIRE_KEEP_PROMPT_END), 64, runs);
     const uint64_t used = f.stats().pages_used;
     const SequenceId id = f.open();
     StepId step;
@@ -211,7 +211,7 @@ TEST(CachedAhead, GroupsOfDraftsAndWindowsAreWritten) {
   drafts.look_ahead = 1;
   const GroupSketch window{LiveRange{.window = 64}, 4, 1, 1};
   for (const GroupSketch& second : {drafts, window}) {
-    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), 64, true, {kFull, second, kState});
+    Stateless f(kept_at(QUIRE_KEEP_PROMPT_END), 64, true, {kFull, second, kState});
     const SequenceId id = f.open();
     StepId step;
     const quire_reserve_result r = f.reserve(id, f.prompt, 36, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step);
@@ -225,7 +225,7 @@ TEST(CachedAhead, GroupsOfDraftsAndWindowsAreWritten) {
 TEST(CachedAhead, LaterChunksCountWhatTheyShare) {
   uint32_t admitted = 0, refused = 0;
   for (uint64_t pages = 14; pages < 32; ++pages) {
-    Stateless f(keeping(QUIRE_KEEP_PROMPT_END), pages);
+    Stateless f(kept_at(QUIRE_KEEP_PROMPT_END), pages);
     std::vector<quire_symbol> longer = f.prompt;
     for (const quire_symbol more : count_from(500, 20)) longer.push_back(more);
     const SequenceId id = f.open(), other = f.open();
@@ -245,7 +245,7 @@ TEST(CachedAhead, LaterChunksCountWhatTheyShare) {
 }
 
 TEST(CachedAhead, StrictLruSharesNothing) {
-  Stateless f(keeping(QUIRE_KEEP_PROMPT_END, QUIRE_CACHE_STRICT_LRU));
+  Stateless f(kept_at(QUIRE_KEEP_PROMPT_END, QUIRE_CACHE_STRICT_LRU));
   const SequenceId id = f.open();
   StepId step;
   f.reserve(id, f.prompt, 40, QUIRE_ENTRY_MATCH, &step);
@@ -255,7 +255,7 @@ TEST(CachedAhead, StrictLruSharesNothing) {
 // Of 16 pages who runs has eleven blocks and a state or two: there is no room for ten more.
 TEST(CachedAhead, FitsWhereACopyWouldNot) {
   for (const uint32_t flags : {0u, uint32_t{QUIRE_CACHE_STRICT_LRU}}) {
-    Stateless f(keeping(QUIRE_KEEP_PROMPT_END, flags), 17, true);
+    Stateless f(kept_at(QUIRE_KEEP_PROMPT_END, flags), 17, true);
     const SequenceId id = f.open();
     StepId step;
     const quire_reserve_result r = f.reserve(id, f.prompt, 40, QUIRE_ENTRY_MATCH, &step);
