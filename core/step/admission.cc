@@ -246,7 +246,12 @@ quire_code Admission::admit(const quire_reserve_entry& entry, EntryPlan* plan, q
 }
 
 quire_code Admission::admit_unpinned(const quire_reserve_entry& entry, EntryPlan* plan, quire_reserve_result* result) {
-  const quire_code code = admit_keeping(entry, plan, result);
+  quire_code code = admit_keeping(entry, plan, result);
+  // Cached blocks may lie scattered over more pages than new ones take.
+  if (code != QUIRE_OK && !plan->load && !plan->adopted.empty() && !pool_.plain()) {
+    plan->adopted = {};
+    code = admit_keeping(entry, plan, result);
+  }
   if (code == QUIRE_OK || !facts_.limits.in_place || !facts_.has_states || plan->match) return code;
   plan->give_up = true;
   return admit_keeping(entry, plan, result);
@@ -409,10 +414,10 @@ AllocFrom Admission::room_alone(const EntryPlan& plan, AllocFrom room) const {
 void Admission::explain_refusal(const quire_reserve_entry& entry, const Step& step, const EntryPlan& plan, quire_reserve_result* result) {
   if (sequences_.at(plan.sequence).in_flight > 0) return;  // what its steps hold may be given back
   EntryPlan alone = plan;
+  alone.adopted = {};
   if (plan.match) {
     const uint64_t room = tokens_left(step, plan) - entry.num_look_ahead;
     alone.position = alone.branch_point = 0;
-    alone.adopted = {};
     alone.chunk_stop = false;
     alone.num_tokens =
         static_cast<uint32_t>(std::min({uint64_t{entry.num_tokens}, uint64_t{entry.num_symbols}, room, facts_.config->max_model_len}));

@@ -35,7 +35,7 @@ CachedAhead::Text CachedAhead::text_of(std::span<const quire_symbol> symbols, co
   text_.clear();
   const uint64_t unit = facts_.config->match_unit_tokens, kept = s.known - s.published;
   if (kept == 0) return {s.node, s.published, {}, given};
-  if (kept + unit > text_.capacity()) return {};  // a bound was wrong: nothing is shared
+  if (kept + (unit - kept % unit) % unit > text_.capacity()) return {};  // a bound was wrong: nothing is shared
   sequences_.read_symbols(plan.sequence, &text_);
   const uint64_t missing = std::min<uint64_t>((unit - kept % unit) % unit, given.size());
   text_.insert(text_.end(), given.begin(), given.begin() + static_cast<std::ptrdiff_t>(missing));
@@ -70,8 +70,11 @@ std::span<const Adopted> CachedAhead::find(std::span<const quire_symbol> symbols
     node = index_.child(node, is_kept ? text.kept.subspan(at, unit) : text.given.subspan(at - text.kept.size(), unit));
     if (node.value == kNone) break;
     const uint64_t tokens = text.begin + at + unit;
+    if (tokens > end) break;  // symbols may be known ahead of the row
+    bool more = false;
     for (uint32_t g = 0; g < facts_.num_groups; ++g) {
       const GroupFacts& group = facts_.groups[g];
+      more = more || next[g] != kNone;
       if (next[g] == kNone || !group.block.divides(tokens) || group.block.quotient(tokens) <= next[g]) continue;
       const PartIndex head = index_.block_at(node, GroupId(g));
       if (next[g] >= dead[g].first && next[g] < dead[g].end) {
@@ -82,6 +85,7 @@ std::span<const Adopted> CachedAhead::find(std::span<const quire_symbol> symbols
         adopted_.push_back(Adopted{g, next[g]++, head});
       }
     }
+    if (!more) break;
   }
   std::sort(adopted_.begin(), adopted_.end(),
             [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; });

@@ -164,6 +164,21 @@ TEST(CachedAhead, WhoGoesOnInsideASharedBlockCopiesIt) {
   ASSERT_TRUE(f.commit(step, id, 2).ok());
 }
 
+// Symbols may be known a unit ahead. A row takes no block that ends behind it: the next one would write into that.
+TEST(CachedAhead, TakesNothingBehindTheRow) {
+  Windowless f;
+  const SequenceId id = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(id, f.prompt, 4, QUIRE_ENTRY_MATCH, &step).num_tokens, 4u);
+  ASSERT_TRUE(f.commit(step, id, 4, {f.prompt.begin() + 4, f.prompt.begin() + 8}).ok());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(f.reserve(id, {}, 1, 0, &step, 41).num_tokens, 1u);
+    EXPECT_NE(array_of(f, step, QUIRE_FILL_RAW_TABLE, 0)[1], f.table[1]) << "a block of its own";
+    EXPECT_GE(array_of(f, step, QUIRE_FILL_SLOTS, 0)[0], 0);
+    ASSERT_TRUE(f.commit(step, id, 1).ok());
+  }
+}
+
 // Rows that stay in their blocks write no record of their groups; the one of an earlier step says nothing about them.
 TEST(CachedAhead, WhoDecodesAfterItHasSlots) {
   Windowless f;
@@ -219,6 +234,54 @@ TEST(CachedAhead, GroupsOfDraftsAndWindowsAreWritten) {
     EXPECT_EQ(f.shared(step), 36u);
     for (const int64_t slot : array_of(f, step, QUIRE_FILL_SLOTS, 1)) EXPECT_GE(slot, 0);
   }
+}
+
+// Seven blocks of a later chunk are shared and others do not fit: not even if the sequence starts anew.
+TEST(CachedAhead, WhatNeverFitsIsToldThoughSomeOfItIsShared) {
+  Stateless f(kept_at(QUIRE_KEEP_PROMPT_END), 17);
+  std::vector<quire_symbol> longer = f.prompt;
+  for (const quire_symbol more : count_from(500, 19)) longer.push_back(more);
+  const SequenceId id = f.open();
+  StepId step;
+  ASSERT_EQ(f.reserve(id, longer, 12, QUIRE_ENTRY_MATCH | QUIRE_ENTRY_NO_STOP, &step).num_tokens, 12u);
+  ASSERT_TRUE(f.commit(step, id, 12).ok());
+  const quire_reserve_result r = f.reserve(id, behind(longer, 12), 48, QUIRE_ENTRY_NO_STOP, &step);
+  EXPECT_EQ(r.code, QUIRE_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(r.flags, QUIRE_RESULT_NEVER_FITS);
+}
+
+// Cached blocks lie in holes that others left, two or fewer in a page of three: new ones may fit where these do not.
+TEST(CachedAhead, ScatteredBlocksAreComputedAgainWhereOnlyNewOnesFit) {
+  uint32_t shares = 0, gives_up = 0;
+  for (uint32_t others = 0; others < 12; ++others) {
+    quire_cache_options options = kept_at(QUIRE_KEEP_PROMPT_END);
+    options.max_sequences = 64;
+    Fixture f({GroupSketch{LiveRange{}, 4, 3, 1}, kState}, 28, 2, options);
+    const std::vector<quire_symbol> prompt = count_from(1, 49);
+    StepId step;
+    std::vector<SequenceId> gone;
+    for (quire_symbol i = 0; i < 12; ++i) {
+      gone.push_back(f.open({}, QUIRE_SEQUENCE_NO_PUBLISH));
+      f.reserve(gone.back(), count_from(1000 * (i + 1), 4), 4, QUIRE_ENTRY_MATCH, &step);
+      ASSERT_TRUE(f.commit(step, gone.back(), 4).ok());
+    }
+    gone.push_back(f.open());
+    ASSERT_EQ(f.reserve(gone.back(), prompt, 48, QUIRE_ENTRY_MATCH, &step).num_tokens, 48u);
+    ASSERT_TRUE(f.commit(step, gone.back(), 48).ok());
+    for (const SequenceId id : gone) ASSERT_TRUE(f.cache->sequence_finish(id).ok());
+    uint64_t forgotten = 0;
+    for (int32_t id = 1; id < 28; ++id) ASSERT_TRUE(f.cache->forget_blocks(1, std::span(&id, 1), &forgotten).ok());
+    for (quire_symbol i = 0; i < others; ++i) {
+      const SequenceId id = f.open({}, QUIRE_SEQUENCE_NO_PUBLISH);
+      ASSERT_EQ(f.reserve(id, count_from(90000 + 1000 * i, 4), 1, QUIRE_ENTRY_MATCH, &step).code, QUIRE_OK);
+      ASSERT_TRUE(f.commit(step, id, 1).ok());
+    }
+    const quire_reserve_result r = f.reserve(f.open(), prompt, 48, QUIRE_ENTRY_MATCH, &step);
+    ASSERT_EQ(r.code, QUIRE_OK) << others;
+    (array_of(f, step, QUIRE_FILL_SLOTS, 0)[0] < 0 ? shares : gives_up) += 1;
+  }
+  EXPECT_GT(shares, 0u);
+  EXPECT_GT(gives_up, 0u);
 }
 
 // What a later chunk shares was evictable: it is not there for what the chunk needs besides.
