@@ -1,6 +1,6 @@
 // Blocks that are cached behind the hit of a prompt: another group's hit ends earlier, so nobody
-// can resume there. The tokens are computed, or brought by a load, all the same, but they are in the
-// cache already: the sequence shares these blocks, nothing is written to them, and they are not
+// can resume there. The tokens are computed, or brought by a load, all the same, but they are
+// cached already: the sequence shares these blocks, nothing is written to them, and they are not
 // kept twice. Typical: the state of a prompt is gone while its keys and values are there.
 #pragma once
 

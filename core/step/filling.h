@@ -197,7 +197,8 @@ struct Filling {
   }
 
   // Of a row's tokens [at, end).
-  int64_t* slots_between(const Lowering& lower, size_t r, uint32_t column, uint64_t at, uint64_t end, int64_t* out) const {
+  int64_t* slots_between(const Lowering& lower, size_t r, uint32_t column,  //
+                         uint64_t at, uint64_t end, int64_t* out) const {
     if (at == end) return out;
     const uint64_t size = group.block_tokens, first = by_block.quotient(static_cast<uint32_t>(at));
     uint64_t block = first * size;  // its first token
@@ -221,8 +222,7 @@ struct Filling {
     for (uint32_t c = 0; c < target.num_columns; ++c) {
       auto* out = target.row<int64_t>(c, 0);
       for (size_t r = 0; r < rows(); ++r) {
-        const uint64_t end = length(r);
-        uint64_t at = first_new(r);
+        uint64_t at = first_new(r), end = length(r);
         const uint64_t here = source.here(r, fill.group) * size, shared = up(by_block, at) * size;
         if (shared < here) {
           out = slots_between(lower, r, c, at, shared, out);

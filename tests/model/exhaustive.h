@@ -337,7 +337,8 @@ class Pair {
     MODEL_REQUIRE(result.position == position && result.num_tokens == tokens.size(), "the row");
     for (uint32_t g = 0; g < tiny_.groups.size(); ++g) {
       if (tiny_.groups[g].state) continue;
-      const auto blocks = naive_.ahead(naive_.sequence(b.q), g, prompt, position, tokens, true, false);
+      const Naive::Sequence& s = naive_.sequence(b.q);
+      const auto blocks = naive_.ahead(s, g, prompt, position, tokens, true, false);
       shared_by_steps_ += blocks.empty() ? 0 : 1;
     }
     naive_.reserve(b.q, prompt, position, tokens, true);

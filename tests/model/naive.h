@@ -64,8 +64,9 @@ class Naive {
   // The group's blocks of these tokens that are cached, without a gap: a load need not bring them.
   std::vector<int> adopted(uint32_t group, const std::string& prompt, uint64_t position, const std::string& tokens) const;
   // The same for any row: up to where attention alone would have resumed, a step shares them, too.
-  std::vector<int> ahead(const Sequence& s, uint32_t group, const std::string& prompt, uint64_t position, const std::string& tokens,
-                         bool match, bool load) const;
+  std::vector<int> ahead(const Sequence& s, uint32_t group, const std::string& prompt,  //
+                         uint64_t position, const std::string& tokens, bool match,      //
+                         bool load) const;
   void commit();
   void abort();
   void create(int q);

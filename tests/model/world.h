@@ -168,7 +168,7 @@ struct PlannedStep {
   uint64_t pitch = 0;                        // of tables
   std::vector<std::vector<int32_t>> tables;  // by group: [column][row][pitch]; states: [column][row] to read, then [column][write]
   std::vector<std::vector<int32_t>> first_write, write_ends;  // by group of states: [row + 1], [write]
-  std::vector<std::vector<int64_t>> slots;                    // by group whose table grows: [column][token]
+  std::vector<std::vector<int64_t>> slots;                    // by group: [column][token]
   std::vector<uint64_t> first_token;                          // [row + 1], of the step
   std::vector<quire_copy> copies;
   std::vector<quire_zero> zeroes;
