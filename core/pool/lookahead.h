@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/base/prefetch.h"
+
 namespace quire {
 
 class Lookahead {
@@ -19,7 +21,7 @@ class Lookahead {
   // The page is evicted kPlaces calls from now, and this is what the pool keeps of it.
   void ask(uint32_t page, const void* record) {
     asked_[++num_asked_ % kPlaces] = page;
-    __builtin_prefetch(record, 1);
+    prefetch(record);
   }
   // So many calls ago, less than kPlaces.
   uint32_t asked_before(uint32_t calls) const { return asked_[(num_asked_ - calls) % kPlaces]; }

@@ -16,6 +16,7 @@
 #include "core/base/divisor.h"
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
+#include "core/base/prefetch.h"
 #include "core/base/status.h"
 #include "core/pool/lookahead.h"
 #include "core/pool/page_records.h"
@@ -211,11 +212,11 @@ class Pool {
   // Asks for what ref() will read and write.
   void fetch(PartIndex head) const {
     const uint32_t page = page_number(head.value);
-    __builtin_prefetch(&at_[page], 1);
+    prefetch(&at_[page]);
     if (plain_) return;
-    __builtin_prefetch(&pages_[page], 1);
-    __builtin_prefetch(&at_.block(head.value), 1);
-    __builtin_prefetch(&chains_[head.value], 1);
+    prefetch(&pages_[page]);
+    prefetch(&at_.block(head.value));
+    prefetch(&chains_[head.value]);
   }
   bool has_cold_ref(PartIndex head) const { return at_.block(head.value).refs >= kColdRef; }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
@@ -278,26 +279,23 @@ class Pool {
   // The pages of a block take the places of another one's in the order of eviction; those come right behind. Both are evictable, of one
   // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
-  // To be called before the oldest page is evicted: asks for what evicting the pages some places
-  // after it will read, first for what the pool keeps of them, then, nearer, fetch(node) for what
-  // they publish.
-  template <typename Fetch>
-  void fetch_ahead(Fetch fetch) {
+  // To be called before the oldest page is evicted: asks for what evicting those after it will read
+  // and write. First for what the pool keeps of them, then, nearer, fetch(node) for what they
+  // publish, then fetch_more(node) for what that leads to.
+  template <typename Fetch, typename FetchMore>
+  void fetch_ahead(Fetch fetch, FetchMore fetch_more) {
     if (evictable_.head == kNone) return;
     const uint32_t later = at_.tag(evictable_.head).later;
     lookahead_.ask(later, &at_[later]);
-    size_t first = size_t{lookahead_.asked_before(Lookahead::kNodes)} * stride_;
-    for (size_t part = first; part < first + stride_; ++part) {
-      const uint32_t node = at_.block(part).node;
-      if (node != kNone) fetch(node);
-    }
+    visit_nodes(lookahead_.asked_before(Lookahead::kNodes), fetch);
+    visit_nodes(lookahead_.asked_before(Lookahead::kMore), fetch_more);
     if (plain_) return;
-    __builtin_prefetch(&pages_[later], 1);
-    first = size_t{later} * stride_;
-    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
-      __builtin_prefetch(&at_.block(part), 1);
-      __builtin_prefetch(&chains_[part], 1);
-    }
+    fetch_records(later);
+    // Hints are of pages that came to the end of the order; others came to its front.
+    const uint32_t next = at_[evictable_.head].next;
+    if (next == kNone) return;
+    visit_nodes(next, fetch);
+    if (at_[next].next != kNone) fetch_records(at_[next].next);
   }
   // All evictable pages become stale: they count as free, and so do their parts. O(1). No page may be in use.
   void retire_all();
@@ -324,6 +322,23 @@ class Pool {
   uint64_t num_part_slots() const { return at_.num_parts(); }
 
  private:
+  void fetch_records(uint32_t page) const {
+    prefetch(&at_[page]);
+    prefetch(&pages_[page]);
+    const size_t first = size_t{page} * stride_;
+    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
+      prefetch(&at_.block(part));
+      prefetch(&chains_[part]);
+    }
+  }
+  template <typename Visit>
+  void visit_nodes(uint32_t page, Visit visit) const {
+    const size_t first = size_t{page} * stride_;
+    for (size_t part = first; part < first + stride_; ++part) {
+      if (at_.block(part).node != kNone) visit(NodeId(at_.block(part).node));
+    }
+  }
+
   static constexpr uint8_t kNoGroup = PageRecords::kNoGroup;
   static constexpr int32_t kColdRef = 1 << 30;
   static constexpr size_t kSoon = 8;  // blocks of a table ahead of which memory is asked for

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/prefetch.h"
+
 namespace quire {
 
 class Residency {
@@ -74,7 +76,7 @@ class Residency {
   // Asks for what the next call for the page reads.
   void fetch(uint32_t page) const {
     if (is_sampled(page)) [[unlikely]]
-      __builtin_prefetch(&lives_[page >> shift_], 1);
+      prefetch(&lives_[page >> shift_]);
   }
   // Pages that are cached now are not counted when they are evicted.
   void forget_all() { ++epoch_; }

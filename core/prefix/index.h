@@ -28,6 +28,7 @@
 
 #include "core/base/huge_pages.h"
 #include "core/base/ids.h"
+#include "core/base/prefetch.h"
 #include "core/base/shared.h"
 #include "core/base/status.h"
 #include "core/model/live_range.h"
@@ -158,9 +159,15 @@ class PrefixIndex {
 
   // Asks for what detaching the node will read and write.
   void fetch(NodeId node) const {
-    __builtin_prefetch(&nodes_[node.value], 1);
-    __builtin_prefetch(&links_[node.value], 1);
-    __builtin_prefetch(&heads_[slot(node.value, GroupId(0))], 1);
+    prefetch(&nodes_[node.value]);
+    prefetch(&links_[node.value]);
+    prefetch(&heads_[slot(node.value, GroupId(0))]);
+  }
+  // Some calls after fetch() of the node: what can be asked for only then. The table of evicted
+  // nodes is written all over, and the stores after one that misses wait for it.
+  void fetch_more(NodeId node) const {
+    const Node& n = nodes_[node.value];
+    if (n.depth % kRememberedDepth == 0) prefetch(&evicted_[n.hash & (evicted_.size() - 1)]);
   }
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others
   // hang below it.
@@ -443,18 +450,16 @@ class PrefixIndex::Evictions {
     if (above.blocks == 0 && above.holds == 0) remove_if_empty(parent);
     return true;
   }
-  // As PrefixIndex::fetch(), of `soon`; and of `next`, which was that some calls ago, what can be
-  // asked for only now. Either may be none. The table of evicted nodes is written all over, and the
-  // stores after one that misses wait for it.
+  // As PrefixIndex::fetch(), of `soon`, and fetch_more(), of `next`. Either may be none.
   void fetch(NodeId soon, NodeId next) const {
     if (soon.value != kNone) {
-      __builtin_prefetch(&nodes_[soon.value], 1);
-      __builtin_prefetch(&links_[soon.value], 1);
-      __builtin_prefetch(&heads_[size_t{soon.value} * num_groups_], 1);
+      prefetch(&nodes_[soon.value]);
+      prefetch(&links_[soon.value]);
+      prefetch(&heads_[size_t{soon.value} * num_groups_]);
     }
     if (next.value == kNone) return;
     const Node& n = nodes_[next.value];
-    if (n.depth % kRememberedDepth == 0) __builtin_prefetch(&evicted_[n.hash & evicted_mask_], 1);
+    if (n.depth % kRememberedDepth == 0) prefetch(&evicted_[n.hash & evicted_mask_]);
   }
 
  private:

@@ -32,35 +32,41 @@ struct Holding {
   uint32_t num_spares = 0;        // states: unpublished blocks nobody reads
 };
 
-struct Sequence {
+// What decoding reads and writes stands first, in as few cache lines as it fits.
+struct alignas(64) Sequence {
   bool live = false;
   bool publishing = false;  // complete units go to the index
-  bool may_share = false;   // the block being filled may be another's, too: after a fork, or cut back into a published one
+  // The block being filled may be another's, too: after a fork, or cut back into a published one.
+  bool may_share = false;
+  bool loading = false;  // a connector brings tokens of it
+  bool lost = false;     // an abort undid rows that may have overwritten its state
+  bool learned = false;  // its prompt's end was looked at; once, however often it is computed
   uint32_t generation = 0;
   uint32_t incarnation = 0;  // counts preemptions: rows in flight of an older one are dropped
-  uint32_t flags = 0;
-  uint32_t root = kNone;
-  NodeId node{kNone};      // deepest published node, held
-  uint32_t in_flight = 0;  // steps with a row of this incarnation
-  uint64_t mark = 0;       // last step that has a row of it
-  bool loading = false;    // a connector brings tokens of it
-  bool learned = false;    // its prompt's end was looked at; once, however often it is computed
-  bool lost = false;       // an abort undid rows that may have overwritten its state
-  uint32_t encoder = 0;    // tokens of the encoder that it attends to
+  uint32_t in_flight = 0;    // steps with a row of this incarnation
+  uint64_t mark = 0;         // last step that has a row of it
   uint64_t committed = 0;
   uint64_t reserved = 0;
-  uint64_t falls_at = 0;   // before so many committed tokens no block leaves a live range
-  uint64_t shown = 0;      // to so many tokens, in every table that grows, the blocks are those that the last row showed; 0: not known
+  // To so many tokens, in every table that grows, the blocks are those that the last row showed. 0:
+  // not known.
+  uint64_t shown = 0;
   uint64_t known = 0;      // symbols
   uint64_t published = 0;  // tokens whose symbols the index holds; multiple of the unit
-  uint64_t hit_tokens = 0;
-  uint64_t paused = 0;        // others may resume there: last end of a chunk, fork and so on
-  uint64_t prompt = 0;        // tokens, once they are known
-  uint64_t shared = 0;        // of these, what the index knew when it began
-  uint64_t prompt_end = 0;    // where others would resume who share the prompt (0055)
-  uint64_t branch_point = 0;  // where groups that need everything would have resumed at the last match, if that is beyond the hit
+  uint64_t falls_at = 0;   // before so many committed tokens no block leaves a live range
+  uint64_t prompt = 0;     // tokens, once they are known
+  // Where groups that need everything would have resumed at the last match, if that is beyond the
+  // hit.
+  uint64_t branch_point = 0;
+  uint32_t root = kNone;
+  NodeId node{kNone};                                // deepest published node, held
   uint32_t first_chunk = kNone, last_chunk = kNone;  // where symbols are kept
   uint32_t dropped = 0;                              // symbols of the first one that are gone
+  uint32_t encoder = 0;                              // tokens of the encoder that it attends to
+  uint32_t flags = 0;
+  uint64_t hit_tokens = 0;
+  uint64_t paused = 0;      // others may resume there: last end of a chunk, fork and so on
+  uint64_t shared = 0;      // of the prompt, what the index knew when it began
+  uint64_t prompt_end = 0;  // where others would resume who share the prompt (0055)
 };
 
 class Sequences {

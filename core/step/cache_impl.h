@@ -116,7 +116,7 @@ struct Cache::Impl {
 
   // commit.cc
   void pass_branch_point(const Row& row);
-  void end_prompt(const Row& row);
+  void end_prompt(const Row& row, bool ends);  // ends: it is the whole prompt now
   Status check_commit(const Step& step, std::span<const quire_commit_entry> entries, std::span<const quire_symbol> symbols) const;
   void commit_row(Step* step, size_t r, const quire_commit_entry& entry, std::span<const quire_symbol> symbols);
   void undo_row(Step* step, size_t r, bool not_launched);

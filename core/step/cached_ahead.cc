@@ -87,8 +87,8 @@ std::span<const Adopted> CachedAhead::find(std::span<const quire_symbol> symbols
     }
     if (!more) break;
   }
-  std::sort(adopted_.begin(), adopted_.end(),
-            [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; });
+  const auto before = [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; };
+  if (!std::is_sorted(adopted_.begin(), adopted_.end(), before)) std::sort(adopted_.begin(), adopted_.end(), before);  // several groups
   return adopted_;
 }
 

@@ -71,7 +71,8 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   const auto given = symbols.subspan(entry.symbols_offset, entry.num_symbols);
   if (given.size() != 1 || !sequences.append_symbol(q, given[0])) sequences.append_symbols(q, given);
   // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
-  const bool passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
+  const bool passed =
+      facts.has_states && (entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position));
   const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
   const bool sound = !facts.has_states || swaps || states.commit_states(step, r, entry.num_accepted);
   // Units that nobody took keep their paths in the index, whatever became of the blocks.
@@ -92,7 +93,9 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   if (s.publishing && s.published > 0) {
     if (published_before < s.branch_point && s.branch_point <= s.published) [[unlikely]]
       pass_branch_point(row);
-    end_prompt(row);
+    const bool ends = row.position < s.prompt && s.committed >= s.prompt;
+    if (ends || row.kept.prompt_end > 0) [[unlikely]]
+      end_prompt(row, ends);
   }
   if (facts.has_falling) blocks.prune(q, *step, r);
   if (!sound) reset_sequence(q);
@@ -110,10 +113,8 @@ void Cache::Impl::pass_branch_point(const Row& row) {
 }
 
 // The next request of the conversation resumes at the end of this one's prompt, and is served by what is kept there.
-void Cache::Impl::end_prompt(const Row& row) {
+void Cache::Impl::end_prompt(const Row& row, bool ends) {
   Sequence& s = sequences.at(row.sequence);
-  const bool ends = row.position < s.prompt && s.committed >= s.prompt;
-  if (!ends && row.kept.prompt_end == 0) return;
   NodeId node = s.node;
   while (facts.has_states && row.kept.prompt_end > 0 && index.tokens(node) > row.kept.prompt_end) node = index.parent(node);
   resume_points.set(row.sequence, ResumePoint::kPromptEnd, node);

@@ -20,33 +20,41 @@ class GoneBoundaries {
 
   static constexpr uint32_t kClock = UINT32_MAX >> 1;
 
-  // Holds the last `count` losses, at least one. To be called once, before the others; allocates.
+  // Holds the last `count` losses, from 1 to 65,533. To be called once, before the others;
+  // allocates.
   void prepare(uint64_t count);
   bool prepared() const { return !slots_.empty(); }
 
   // Of a boundary that is here already the earlier loss is forgotten. O(1), expected.
   void remember(const Boundary& boundary);
-  // None: it never went, or was forgotten. O(1), expected.
-  std::optional<Boundary> find(uint64_t hash) const;
+  // None: it never went, or was forgotten. O(1), expected; most of the time that is known from one
+  // small table.
+  std::optional<Boundary> find(uint64_t hash) const {
+    return (hints_[bucket_of(hash)] & hint_of(hash)) != 0 ? find_slot(hash) : std::nullopt;
+  }
 
   uint64_t host_bytes() const;
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX, kForgotten = UINT32_MAX - 1;
+  static constexpr uint16_t kNone = UINT16_MAX, kForgotten = UINT16_MAX - 1;
   struct Slot {
     uint64_t hash;
     uint32_t note;  // when, and for which side in the lowest bit
-    uint32_t next;  // with the same bucket; kForgotten: it is in none
+    uint16_t next;  // with the same bucket; kForgotten: it is in none
   };
 
-  uint32_t& bucket_of(uint64_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
-  uint32_t slot_of(uint64_t hash) const;
-  void unlink(uint32_t slot);
+  uint64_t bucket_of(uint64_t hash) const { return hash & (buckets_.size() - 1); }
+  // Other bits of the hash than those that choose its bucket.
+  static uint16_t hint_of(uint64_t hash) { return static_cast<uint16_t>(1u << (hash >> 60)); }
+  std::optional<Boundary> find_slot(uint64_t hash) const;
+  uint16_t slot_of(uint64_t hash) const;
+  void unlink(uint16_t slot);
 
   HugeVector<Slot> slots_;  // a ring
-  HugeVector<uint32_t> buckets_;
-  uint32_t used_ = 0;    // slots
-  uint32_t oldest_ = 0;  // once all are used
+  HugeVector<uint16_t> buckets_;
+  HugeVector<uint16_t> hints_;  // [bucket], of all boundaries in it
+  uint16_t used_ = 0;           // slots
+  uint16_t oldest_ = 0;         // once all are used
 };
 
 }  // namespace quire

@@ -41,11 +41,15 @@ void PromptEnds::learn(NodeId node, uint64_t prompt, uint64_t seen, uint64_t bra
     best_ = static_cast<size_t>(std::max_element(gains_.begin(), gains_.end()) - gains_.begin());
   }
   uint64_t least = branch_point > 0 ? branch_point : prompt;
-  for (size_t g = 0; g < kGrids.size(); ++g) least = std::min(least, end_of(prompt, g));
+  std::array<uint64_t, kGrids.size()> ends{};
+  for (size_t g = 0; g < ends.size(); ++g) {
+    ends[g] = end_of(prompt, g);
+    least = std::min(least, ends[g]);
+  }
   tokens = index_.tokens(node);
   for (at = node; tokens > 0 && tokens >= least; tokens -= unit, at = index_.parent(at)) {
     uint8_t marks = tokens == branch_point ? kBranchPoint : 0;
-    for (size_t g = 0; g < kGrids.size(); ++g) marks |= tokens == end_of(prompt, g) ? 1u << g : 0;
+    for (size_t g = 0; g < ends.size(); ++g) marks |= tokens == ends[g] ? 1u << g : 0;
     if (marks != 0) index_.marks(at) |= marks;
   }
 }

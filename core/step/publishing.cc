@@ -1,7 +1,6 @@
 #include "core/step/publishing.h"
 
 #include <algorithm>
-#include <array>
 
 namespace quire {
 
@@ -205,7 +204,6 @@ void Publishing::fetch_older(std::span<const NodeId> nodes) const {
 }
 
 bool Publishing::publish_complete(uint32_t q) {
-  constexpr size_t kMostUnits = 32;
   Sequence& s = sequences_.at(q);
   const uint64_t unit = facts_.config->match_unit_tokens;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
@@ -215,13 +213,13 @@ bool Publishing::publish_complete(uint32_t q) {
   mend_path(q);
   publish_behind(q);
   NodeId at = s.node;
-  std::array<const quire_symbol*, kMostUnits> units;
-  std::array<NodeId, kMostUnits> nodes;
+  const std::span<const quire_symbol*> units(units_);
+  const std::span<NodeId> nodes(made_);
   // New nodes have no blocks yet; where nothing else is to be done for a block, all of them are entered at once.
   const bool at_once = !facts_.fine && published_.is_plain();
   while (s.published + unit <= s.committed) {
     const uint64_t most = at_once ? std::min<uint64_t>((s.committed - s.published) / unit, kMostUnits) : 1;
-    const std::span<const quire_symbol*> next(units.data(), sequences_.first_units(q, std::span(units).first(most)));
+    const auto next = units.first(sequences_.first_units(q, units.first(most)));
     Extended path = index_.extend(at, next, nodes);
     while (path.count == 0 && pool_.has_stale_page()) {  // they have units, too
       eviction_.empty_stale();
@@ -230,12 +228,12 @@ bool Publishing::publish_complete(uint32_t q) {
     if (path.count == 0) break;
     at = nodes[path.count - 1];
     if (path.is_new && path.count > 1) {
-      publish_made(q, std::span(nodes).first(path.count));
+      publish_made(q, nodes.first(path.count));
       sequences_.drop_units(q, path.count);
       continue;
     }
-    fetch_older(std::span(nodes).first(path.count));
-    for (const NodeId node : std::span(nodes).first(path.count)) {
+    fetch_older(nodes.first(path.count));
+    for (const NodeId node : nodes.first(path.count)) {
       sequences_.drop_units(q, 1);
       publish_at(q, node, s.published);
       if (facts_.first_state != kNone && index_.block_at(node, GroupId(facts_.first_state)).value != kNone)

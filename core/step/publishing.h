@@ -2,6 +2,7 @@
 // use.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -72,6 +73,10 @@ class Publishing {
   PublishedBlocks& published_;
   std::vector<Front> fronts_;  // by group, of the sequence that publishes
   std::vector<NodeId> path_;
+  // Of one call: units that are entered at once, and their nodes.
+  static constexpr size_t kMostUnits = 32;
+  std::array<const quire_symbol*, kMostUnits> units_{};
+  std::array<NodeId, kMostUnits> made_{};
   bool renews_ = false;  // blocks that are computed again take the place of older copies
 };
 

@@ -90,7 +90,10 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
 void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* step) {
   const uint32_t q = plan.sequence;
   *rg = RowGroup{};
-  if (facts.groups[g].state) return states.take_states(plan, g, rg, step);
+  if (facts.groups[g].state) {
+    if (plan.has_spares) return states.take_spare(q, g, plan.end, rg, step);
+    return states.take_states(plan, g, rg, step);
+  }
   Holding& h = sequences.holding(q, g);
   const bool grows = facts.groups[g].grows;
   if (grows && blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
@@ -144,12 +147,7 @@ inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const En
   ++s.in_flight;
   step->num_tokens += plan.num_tokens;
   step->num_slots += static_cast<uint32_t>(plan.end - plan.position);
-  Row& row = step->rows.emplace_back();
-  row.id = SequenceId(entry.sequence);
-  row.sequence = plan.sequence;
-  row.incarnation = s.incarnation;
-  row.position = plan.position;
-  row.num_tokens = plan.num_tokens;
+  Row& row = step->rows.emplace_back(SequenceId(entry.sequence), plan.sequence, s.incarnation, plan.position, plan.num_tokens);
   row.encoder = s.encoder;
   row.known_before = s.known;
   row.kept = plan.kept;

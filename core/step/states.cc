@@ -35,9 +35,8 @@ uint64_t States::states_wanted(const EntryPlan& plan, uint32_t group) const {
 void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step) {
   const uint32_t q = plan.sequence;
   Holding& h = sequences_.holding(q, group);
-  uint64_t fresh = plan.has_spares ? 0 : states_wanted(plan, group);
-  const bool one = plan.load || plan.has_spares;
-  const uint64_t n = one ? 1 : facts_.num_writes(plan.position, plan.num_tokens, plan.kept);
+  uint64_t fresh = states_wanted(plan, group);
+  const uint64_t n = plan.load ? 1 : facts_.num_writes(plan.position, plan.num_tokens, plan.kept);
   const uint64_t end = plan.position + plan.num_tokens;
   const std::span<PartIndex> spares = sequences_.spares(q, group);
   const Taking taking = fresh > 0 ? blocks_.start_taking(q, group, plan.room) : Taking{};
@@ -58,7 +57,7 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
       // There is no room for both: running on is worth more than a checkpoint.
       if (part.value != kNone && pool_.node(part).value != kNone) published_.forget(pool_.node(part), GroupId(group), true);
     }
-    at = one ? end : facts_.next_write(at, plan.position, plan.num_tokens, plan.kept);
+    at = plan.load ? end : facts_.next_write(at, plan.position, plan.num_tokens, plan.kept);
     step->writes.push_back(StateWrite{part, NodeId(kNone), at});
     rg->write = part;
   }

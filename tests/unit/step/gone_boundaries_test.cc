@@ -18,9 +18,9 @@ TEST(GoneBoundaries, AreTheLastThatWent) {
     gone.prepare(count);
     EXPECT_TRUE(gone.prepared());
     std::deque<GoneBoundaries::Boundary> all;  // oldest first
-    // Hashes that share their buckets, and 0.
+    // Hashes that share their buckets, with every hint, and 0.
     std::vector<uint64_t> hashes = {0};
-    for (uint64_t i = 1; i < 3 * count; ++i) hashes.push_back((i % 3) | i << 40);
+    for (uint64_t i = 1; i < 3 * count; ++i) hashes.push_back((i % 3) | i << 58);
     for (uint32_t when = 0; when < 2000; ++when) {
       const GoneBoundaries::Boundary one{hashes[draw() % hashes.size()], GoneBoundaries::kClock - when, draw() % 2 == 0};
       gone.remember(one);
