@@ -21,7 +21,7 @@ class Lookahead {
   // The page is evicted kPlaces calls from now, and this is what the pool keeps of it.
   void ask(uint32_t page, const void* record) {
     asked_[++num_asked_ % kPlaces] = page;
-    prefetch(record);
+    prefetch_to_write(record);
   }
   // So many calls ago, less than kPlaces.
   uint32_t asked_before(uint32_t calls) const { return asked_[(num_asked_ - calls) % kPlaces]; }

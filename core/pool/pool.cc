@@ -268,9 +268,9 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   const uint32_t first = page * ppp, shift = page * (stride_ - ppp);
   if (ids.size() > kSoon) {
     const uint32_t soon = by_parts.quotient(static_cast<uint32_t>(ids[ids.size() - 1 - kSoon]));
-    prefetch(&at_[soon]);
-    prefetch(&pages_[soon]);
-    prefetch(&at_.block(size_t{soon} * stride_));
+    prefetch_to_write(&at_[soon]);
+    prefetch_to_write(&pages_[soon]);
+    prefetch_to_write(&at_.block(size_t{soon} * stride_));
   }
   Block* const blocks = &at_.block(first + shift);  // of a page with several parts they lie side by side
   const bool published = blocks[last - first].node != kNone, any_fenced = !fenced_.empty();

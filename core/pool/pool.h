@@ -212,11 +212,11 @@ class Pool {
   // Asks for what ref() will read and write.
   void fetch(PartIndex head) const {
     const uint32_t page = page_number(head.value);
-    prefetch(&at_[page]);
+    prefetch_to_write(&at_[page]);
     if (plain_) return;
-    prefetch(&pages_[page]);
-    prefetch(&at_.block(head.value));
-    prefetch(&chains_[head.value]);
+    prefetch_to_write(&pages_[page]);
+    prefetch_to_write(&at_.block(head.value));
+    prefetch_to_write(&chains_[head.value]);
   }
   bool has_cold_ref(PartIndex head) const { return at_.block(head.value).refs >= kColdRef; }
   // Drops one. The last one of a block frees its parts, or leaves them cached when published. With fence != 0 the block stays held until
@@ -291,7 +291,8 @@ class Pool {
     visit_nodes(lookahead_.asked_before(Lookahead::kMore), fetch_more);
     if (plain_) return;
     fetch_records(later);
-    // Hints are of pages that came to the end of the order; others came to its front.
+    // Hints name pages that came to the end of the order. Others came to its front, so the next two
+    // are asked for, too.
     const uint32_t next = at_[evictable_.head].next;
     if (next == kNone) return;
     visit_nodes(next, fetch);
@@ -322,23 +323,6 @@ class Pool {
   uint64_t num_part_slots() const { return at_.num_parts(); }
 
  private:
-  void fetch_records(uint32_t page) const {
-    prefetch(&at_[page]);
-    prefetch(&pages_[page]);
-    const size_t first = size_t{page} * stride_;
-    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
-      prefetch(&at_.block(part));
-      prefetch(&chains_[part]);
-    }
-  }
-  template <typename Visit>
-  void visit_nodes(uint32_t page, Visit visit) const {
-    const size_t first = size_t{page} * stride_;
-    for (size_t part = first; part < first + stride_; ++part) {
-      if (at_.block(part).node != kNone) visit(NodeId(at_.block(part).node));
-    }
-  }
-
   static constexpr uint8_t kNoGroup = PageRecords::kNoGroup;
   static constexpr int32_t kColdRef = 1 << 30;
   static constexpr size_t kSoon = 8;  // blocks of a table ahead of which memory is asked for
@@ -377,6 +361,22 @@ class Pool {
   };
 
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
+  void fetch_records(uint32_t page) const {
+    prefetch_to_write(&at_[page]);
+    prefetch_to_write(&pages_[page]);
+    const size_t first = size_t{page} * stride_;
+    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
+      prefetch_to_write(&at_.block(part));
+      prefetch_to_write(&chains_[part]);
+    }
+  }
+  template <typename Visit>
+  void visit_nodes(uint32_t page, Visit visit) const {
+    const size_t first = size_t{page} * stride_;
+    for (size_t part = first; part < first + stride_; ++part) {
+      if (at_.block(part).node != kNone) visit(NodeId(at_.block(part).node));
+    }
+  }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
   void push_back(uint32_t page);  // of the order of eviction

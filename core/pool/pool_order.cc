@@ -54,7 +54,6 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
     first = kNone;
   };
   for (; !ids.empty(); ids = ids.first(ids.size() - 1)) {
-    if (!plain_ && ids.size() > kSoon) fetch(index_of(group, PartId(ids[ids.size() - 1 - kSoon])));
     if (ids.back() == 0) continue;
     const PartIndex head = index_of(group, PartId(ids.back()));
     const uint32_t page = head.value;

@@ -76,7 +76,7 @@ class Residency {
   // Asks for what the next call for the page reads.
   void fetch(uint32_t page) const {
     if (is_sampled(page)) [[unlikely]]
-      prefetch(&lives_[page >> shift_]);
+      prefetch_to_write(&lives_[page >> shift_]);
   }
   // Pages that are cached now are not counted when they are evicted.
   void forget_all() { ++epoch_; }

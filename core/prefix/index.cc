@@ -258,7 +258,7 @@ uint32_t PrefixIndex::add_path(uint32_t at, std::span<const quire_symbol* const>
     Node& node = nodes[n];
     const uint32_t free = node.bucket_next;
     quire_symbol* const symbols = all_symbols + n * unit;
-    prefetch(symbols + kSoon * unit);  // what follows a unit lies behind it most of the time
+    prefetch_to_write(symbols + kSoon * unit);  // what follows a unit lies behind it most of the time
     const quire_symbol* const given = units[i];
     if (unit == kUsualUnit) [[likely]] {
       hash = chained(hash, XXH3_64bits_withSeed(given, 64, seed));

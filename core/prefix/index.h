@@ -159,15 +159,16 @@ class PrefixIndex {
 
   // Asks for what detaching the node will read and write.
   void fetch(NodeId node) const {
-    prefetch(&nodes_[node.value]);
-    prefetch(&links_[node.value]);
-    prefetch(&heads_[slot(node.value, GroupId(0))]);
+    prefetch_to_write(&nodes_[node.value]);
+    prefetch_to_write(&links_[node.value]);
+    prefetch_to_write(&heads_[slot(node.value, GroupId(0))]);
   }
   // Some calls after fetch() of the node: what can be asked for only then. The table of evicted
   // nodes is written all over, and the stores after one that misses wait for it.
   void fetch_more(NodeId node) const {
     const Node& n = nodes_[node.value];
-    if (n.depth % kRememberedDepth == 0) prefetch(&evicted_[n.hash & (evicted_.size() - 1)]);
+    if (n.depth % kRememberedDepth != 0) return;
+    prefetch_to_write(&evicted_[n.hash & (evicted_.size() - 1)]);
   }
   // detach(node, group, true) where only this block goes: false, and nothing is done, when others
   // hang below it.
@@ -453,13 +454,13 @@ class PrefixIndex::Evictions {
   // As PrefixIndex::fetch(), of `soon`, and fetch_more(), of `next`. Either may be none.
   void fetch(NodeId soon, NodeId next) const {
     if (soon.value != kNone) {
-      prefetch(&nodes_[soon.value]);
-      prefetch(&links_[soon.value]);
-      prefetch(&heads_[size_t{soon.value} * num_groups_]);
+      prefetch_to_write(&nodes_[soon.value]);
+      prefetch_to_write(&links_[soon.value]);
+      prefetch_to_write(&heads_[size_t{soon.value} * num_groups_]);
     }
     if (next.value == kNone) return;
     const Node& n = nodes_[next.value];
-    if (n.depth % kRememberedDepth == 0) prefetch(&evicted_[n.hash & evicted_mask_]);
+    if (n.depth % kRememberedDepth == 0) prefetch_to_write(&evicted_[n.hash & evicted_mask_]);
   }
 
  private:

@@ -34,7 +34,7 @@ uint64_t PrefixIndex::Walk::go_along(const PrefixIndex& index, uint32_t group, s
   for (; p < symbols.size() && at + 1 < nodes; p += kUsualUnit) {
     const uint32_t next = at + 1;
     const uint64_t next_link = links[next];
-    prefetch(all + (size_t{next} + kSoon) * kUsualUnit);
+    prefetch_to_read(all + (size_t{next} + kSoon) * kUsualUnit);  // most paths lie in a row
     if (parent_in(next_link) != at || !shared_equals(all + size_t{next} * kUsualUnit, &symbols[p - kUsualUnit], kUsualUnit)) break;
     if (links[next] != next_link || links[at] != at_link || heads[next * pitch] == kNone) break;
     at_link = next_link;

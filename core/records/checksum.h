@@ -40,7 +40,7 @@ uint64_t checksum(const void* bytes, uint64_t size);
 inline void prefetch_piece(const void* bytes, uint64_t size) {
   constexpr uint64_t kLine = 64, kFirst = 2048;
   const auto* const at = static_cast<const char*>(bytes);
-  for (uint64_t i = 0; i < size && i < kFirst; i += kLine) prefetch(at + i);
+  for (uint64_t i = 0; i < size && i < kFirst; i += kLine) prefetch_to_read(at + i);
 }
 
 }  // namespace quire

@@ -10,6 +10,7 @@
 
 #include <quire/cache.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ struct Holding {
   uint32_t num_spares = 0;        // states: unpublished blocks nobody reads
 };
 
-// What decoding reads and writes stands first, in as few cache lines as it fits.
+// What decoding reads and writes stands first, in two cache lines.
 struct alignas(64) Sequence {
   bool live = false;
   bool publishing = false;  // complete units go to the index
@@ -68,6 +69,7 @@ struct alignas(64) Sequence {
   uint64_t shared = 0;      // of the prompt, what the index knew when it began
   uint64_t prompt_end = 0;  // where others would resume who share the prompt (0055)
 };
+static_assert(offsetof(Sequence, hit_tokens) <= 128);
 
 class Sequences {
  public:

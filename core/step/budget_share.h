@@ -32,7 +32,8 @@ class BudgetShare {
   static constexpr double kFirstShare = 4;            // of the pool, one in so many
   static constexpr uint64_t kRemembered = 16;         // of the pool's bytes, on each side
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
-  static constexpr double kMemory = 100;              // losses that the usual one is the mean of
+  static_assert(kMostRemembered <= GoneBoundaries::kMost);
+  static constexpr double kMemory = 100;  // losses that the usual one is the mean of
 
   uint32_t now(bool for_the_share) const;
 

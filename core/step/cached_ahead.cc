@@ -87,8 +87,9 @@ std::span<const Adopted> CachedAhead::find(std::span<const quire_symbol> symbols
     }
     if (!more) break;
   }
+  // Only those of several groups are not in order.
   const auto before = [](const Adopted& a, const Adopted& b) { return a.group != b.group ? a.group < b.group : a.block < b.block; };
-  if (!std::is_sorted(adopted_.begin(), adopted_.end(), before)) std::sort(adopted_.begin(), adopted_.end(), before);  // several groups
+  if (!std::is_sorted(adopted_.begin(), adopted_.end(), before)) std::sort(adopted_.begin(), adopted_.end(), before);
   return adopted_;
 }
 

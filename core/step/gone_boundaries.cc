@@ -7,7 +7,7 @@
 namespace quire {
 
 void GoneBoundaries::prepare(uint64_t count) {
-  slots_.assign(std::clamp<uint64_t>(count, 1, kForgotten - 1), Slot{});
+  slots_.assign(std::clamp<uint64_t>(count, 1, kMost), Slot{});
   buckets_.assign(std::bit_ceil(slots_.size()), kNone);
   hints_.assign(buckets_.size(), 0);
 }

@@ -19,8 +19,9 @@ class GoneBoundaries {
   };
 
   static constexpr uint32_t kClock = UINT32_MAX >> 1;
+  static constexpr uint16_t kMost = UINT16_MAX - 2;
 
-  // Holds the last `count` losses, from 1 to 65,533. To be called once, before the others;
+  // Holds the last `count` losses, from 1 to kMost. To be called once, before the others;
   // allocates.
   void prepare(uint64_t count);
   bool prepared() const { return !slots_.empty(); }
@@ -37,6 +38,7 @@ class GoneBoundaries {
 
  private:
   static constexpr uint16_t kNone = UINT16_MAX, kForgotten = UINT16_MAX - 1;
+  static_assert(kMost <= kForgotten);
   struct Slot {
     uint64_t hash;
     uint32_t note;  // when, and for which side in the lowest bit

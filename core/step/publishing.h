@@ -73,7 +73,8 @@ class Publishing {
   PublishedBlocks& published_;
   std::vector<Front> fronts_;  // by group, of the sequence that publishes
   std::vector<NodeId> path_;
-  // Of one call: units that are entered at once, and their nodes.
+  // Of one call: units that are entered at once, and their nodes. Members, since arrays of a call
+  // would be zeroed first.
   static constexpr size_t kMostUnits = 32;
   std::array<const quire_symbol*, kMostUnits> units_{};
   std::array<NodeId, kMostUnits> made_{};

@@ -137,7 +137,7 @@ inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const En
   Sequence& s = sequences.at(plan.sequence);
   const size_t r = step->rows.size();
   if (plan.stays) {
-    for (const uint32_t g : facts.state_groups) take(plan, g, &step->group(r, g), step);
+    for (const uint32_t g : facts.state_groups) states.take_spare(plan.sequence, g, plan.end, &step->group(r, g), step);
   } else {
     for (uint32_t g = 0; g < facts.num_groups; ++g) take(plan, g, &step->group(r, g), step);
   }

@@ -68,6 +68,17 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   }
 }
 
+void States::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
+  Holding& h = sequences_.holding(q, group);
+  const PartIndex part = sequences_.spares(q, group)[--h.num_spares];
+  *rg = RowGroup{};
+  rg->read = h.newest;
+  rg->write = h.newest = part;
+  rg->first_write = static_cast<uint32_t>(step->writes.size());
+  rg->num_writes = 1;
+  step->writes.push_back(StateWrite{part, NodeId(kNone), end});
+}
+
 bool States::keeps_spare(uint32_t q, uint32_t group, PartIndex part, bool after_chunk) {
   Holding& h = sequences_.holding(q, group);
   const uint32_t most = facts_.limits.in_place || after_chunk ? facts_.limits.branches : facts_.limits.branches + 1;

@@ -33,16 +33,8 @@ class States {
 
   // Reserve.
   void take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
-  // The same for a row of one token whose sequence has a spare. rg: as it was made.
-  void take_spare(uint32_t sequence, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
-    Holding& h = sequences_.holding(sequence, group);
-    const PartIndex part = sequences_.spares(sequence, group)[--h.num_spares];
-    rg->read = h.newest;
-    rg->write = h.newest = part;
-    rg->first_write = static_cast<uint32_t>(step->writes.size());
-    rg->num_writes = 1;
-    step->writes.push_back(StateWrite{part, NodeId(kNone), end});
-  }
+  // The same for a row of one token; admission saw that the sequence has a spare.
+  void take_spare(uint32_t sequence, uint32_t group, uint64_t end, RowGroup* rg, Step* step);
   // Commit. False: overwritten, and nothing was accepted.
   bool commit_states(Step* step, size_t r, uint32_t accepted);
   void retire_states(Step* step, size_t r, bool accepted);

@@ -38,5 +38,22 @@ TEST(GoneBoundaries, AreTheLastThatWent) {
   }
 }
 
+TEST(GoneBoundaries, AreAsManyAsTheirNumbersAllow) {
+  for (const uint64_t count : {uint64_t{GoneBoundaries::kMost}, uint64_t{1} << 20}) {
+    GoneBoundaries gone;
+    gone.prepare(count);
+    constexpr uint32_t kMore = 1000;
+    const auto hash_of = [](uint64_t i) { return i * 0x9e3779b97f4a7c15; };
+    for (uint32_t i = 0; i < GoneBoundaries::kMost + kMore; ++i) gone.remember({hash_of(i), i, false});
+    for (uint32_t i = 0; i < GoneBoundaries::kMost + kMore; ++i) {
+      const auto found = gone.find(hash_of(i));
+      ASSERT_EQ(found.has_value(), i >= kMore) << i;
+      if (found) {
+        ASSERT_EQ(found->when, i);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire
