@@ -280,23 +280,41 @@ class Pool {
   // group and alone in their pages. Where one of two pages is spared, both stay.
   void take_place_of(PartIndex head, PartIndex other);
   // To be called before the oldest page is evicted: asks for what evicting those after it will read
-  // and write. First for what the pool keeps of them, then, nearer, fetch(node) for what they
-  // publish, then fetch_more(node) for what that leads to.
-  template <typename Fetch, typename FetchMore>
-  void fetch_ahead(Fetch fetch, FetchMore fetch_more) {
+  // and write. First for what the pool keeps of them, then, nearer, fetch(node, none) for what they
+  // publish, then fetch(none, node) for what that leads to.
+  template <typename Fetch>
+  void fetch_ahead(Fetch fetch) {
     if (evictable_.head == kNone) return;
+    const auto visit_nodes = [this](uint32_t page, auto visit) {
+      const size_t first = size_t{page} * stride_;
+      for (size_t part = first; part < first + stride_; ++part) {
+        if (at_.block(part).node != kNone) visit(NodeId(at_.block(part).node));
+      }
+    };
+    const auto fetch_soon = [&](NodeId node) { fetch(node, NodeId(kNone)); };
     const uint32_t later = at_.tag(evictable_.head).later;
     lookahead_.ask(later, &at_[later]);
-    visit_nodes(lookahead_.asked_before(Lookahead::kNodes), fetch);
+    visit_nodes(lookahead_.asked_before(Lookahead::kNodes), fetch_soon);
+    const auto fetch_more = [&](NodeId node) { fetch(NodeId(kNone), node); };
     visit_nodes(lookahead_.asked_before(Lookahead::kMore), fetch_more);
     if (plain_) return;
-    fetch_records(later);
+    const auto fetch_parts = [this](uint32_t page) {
+      prefetch_to_write(&pages_[page]);
+      const size_t first = size_t{page} * stride_;
+      for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
+        prefetch_to_write(&at_.block(part));
+        prefetch_to_write(&chains_[part]);
+      }
+    };
+    fetch_parts(later);
     // Hints name pages that came to the end of the order. Others came to its front, so the next two
     // are asked for, too.
     const uint32_t next = at_[evictable_.head].next;
     if (next == kNone) return;
-    visit_nodes(next, fetch);
-    if (at_[next].next != kNone) fetch_records(at_[next].next);
+    visit_nodes(next, fetch_soon);
+    if (at_[next].next == kNone) return;
+    prefetch_to_write(&at_[at_[next].next]);
+    fetch_parts(at_[next].next);
   }
   // All evictable pages become stale: they count as free, and so do their parts. O(1). No page may be in use.
   void retire_all();
@@ -361,22 +379,6 @@ class Pool {
   };
 
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
-  void fetch_records(uint32_t page) const {
-    prefetch_to_write(&at_[page]);
-    prefetch_to_write(&pages_[page]);
-    const size_t first = size_t{page} * stride_;
-    for (size_t part = first; part < first + stride_; part += kPartsPerLine) {
-      prefetch_to_write(&at_.block(part));
-      prefetch_to_write(&chains_[part]);
-    }
-  }
-  template <typename Visit>
-  void visit_nodes(uint32_t page, Visit visit) const {
-    const size_t first = size_t{page} * stride_;
-    for (size_t part = first; part < first + stride_; ++part) {
-      if (at_.block(part).node != kNone) visit(NodeId(at_.block(part).node));
-    }
-  }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
   void push_back(uint32_t page);  // of the order of eviction

@@ -157,16 +157,17 @@ class PrefixIndex {
   // call. evicted: remembered for miss reasons.
   std::span<const DroppedBlock> detach(NodeId node, GroupId group, bool evicted);
 
-  // Asks for what detaching the node will read and write.
-  void fetch(NodeId node) const {
-    prefetch_to_write(&nodes_[node.value]);
-    prefetch_to_write(&links_[node.value]);
-    prefetch_to_write(&heads_[slot(node.value, GroupId(0))]);
-  }
-  // Some calls after fetch() of the node: what can be asked for only then. The table of evicted
-  // nodes is written all over, and the stores after one that misses wait for it.
-  void fetch_more(NodeId node) const {
-    const Node& n = nodes_[node.value];
+  // Asks for what detaching `soon` will read and write; and of `next`, which was that some calls
+  // ago, what can be asked for only now. Either may be none. The table of evicted nodes is written
+  // all over, and the stores after one that misses wait for it.
+  void fetch(NodeId soon, NodeId next) const {
+    if (soon.value != kNone) {
+      prefetch_to_write(&nodes_[soon.value]);
+      prefetch_to_write(&links_[soon.value]);
+      prefetch_to_write(&heads_[slot(soon.value, GroupId(0))]);
+    }
+    if (next.value == kNone) return;
+    const Node& n = nodes_[next.value];
     if (n.depth % kRememberedDepth != 0) return;
     prefetch_to_write(&evicted_[n.hash & (evicted_.size() - 1)]);
   }
@@ -450,17 +451,6 @@ class PrefixIndex::Evictions {
     ++num_gone_;
     if (above.blocks == 0 && above.holds == 0) remove_if_empty(parent);
     return true;
-  }
-  // As PrefixIndex::fetch(), of `soon`, and fetch_more(), of `next`. Either may be none.
-  void fetch(NodeId soon, NodeId next) const {
-    if (soon.value != kNone) {
-      prefetch_to_write(&nodes_[soon.value]);
-      prefetch_to_write(&links_[soon.value]);
-      prefetch_to_write(&heads_[size_t{soon.value} * num_groups_]);
-    }
-    if (next.value == kNone) return;
-    const Node& n = nodes_[next.value];
-    if (n.depth % kRememberedDepth == 0) prefetch_to_write(&evicted_[n.hash & evicted_mask_]);
   }
 
  private:

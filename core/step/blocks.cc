@@ -65,7 +65,7 @@ uint32_t Blocks::recycle(const Taking& t, std::span<int32_t> ids, Step* step) {
     n = pool_.recycle(
         GroupId(t.group), t.root, ids,
         [&](NodeId node, GroupId had) { return !groups[had.value].state && evictions.evict_alone(node, had); },
-        [&](PageId page) { note_zero(page, step); }, [&](NodeId soon, NodeId next) { evictions.fetch(soon, next); });
+        [&](PageId page) { note_zero(page, step); }, [&](NodeId soon, NodeId next) { index_.fetch(soon, next); });
   }
   if (stale) pool_.swap_stale();
   if (!stale) eviction_.count_recycled(n);

@@ -74,7 +74,7 @@ bool Eviction::empty_oldest() {
   PageId page = pool_.oldest_evictable();
   if (page.value == kNone) return false;
   GroupId group = pool_.group_of(page);
-  pool_.fetch_ahead([this](NodeId node) { index_.fetch(node); }, [this](NodeId node) { index_.fetch_more(node); });
+  pool_.fetch_ahead([this](NodeId soon, NodeId next) { index_.fetch(soon, next); });
   if (!clearing_) ++num_pages_;
   const bool plainly = !clearing_ && !events_.enabled() && !facts_.groups[group.value].state;
   if (plainly && !pool_.plain() && facts_.groups[group.value].columns == 1) {
