@@ -59,7 +59,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   --s.in_flight;
   s.committed = row.position + entry.num_accepted;
   if (!facts.decodes(row.num_tokens) || row.kept.asked > 0 || row.kept.prompt_end > 0) s.paused = s.committed;
-  if (entry.num_accepted < row.num_tokens) {
+  if (entry.num_accepted < row.num_tokens) [[unlikely]] {
     sequences.set_reserved(&s, s.committed);
     sequences.cut_symbols(q, std::max(s.committed, s.publishing ? s.published : 0));
     for (uint32_t g = 0; g < facts.num_groups; ++g) {
@@ -98,9 +98,12 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
       end_prompt(row, ends);
   }
   if (facts.has_falling) blocks.prune(q, *step, r);
-  if (!sound) reset_sequence(q);
-  if (s.reserved == 0) states.give_back_spares(q);
-  if (s.reserved == 0 && s.encoder > 0) blocks.give_back_encoder(q);
+  if (!sound) [[unlikely]]
+    reset_sequence(q);
+  if (s.reserved > 0) [[likely]]
+    return;
+  states.give_back_spares(q);
+  if (s.encoder > 0) blocks.give_back_encoder(q);
 }
 
 // The next request that diverges here from this prompt resumes here.

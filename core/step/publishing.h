@@ -30,7 +30,7 @@ class Publishing {
     return !s.publishing || (none && !facts_.has_drafts) || publish_complete(sequence);
   }
   // The sequence publishes nothing more until it is emptied.
-  void silence(uint32_t sequence);
+  [[gnu::cold]] void silence(uint32_t sequence);
   // At the node states are kept: what windows need to resume there is found from now on. Elsewhere
   // nothing resumes.
   void publish_windows(uint32_t sequence, NodeId node);

@@ -68,7 +68,8 @@ void States::take_states(const EntryPlan& plan, uint32_t group, RowGroup* rg, St
   }
 }
 
-void States::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
+// Not inlined: reserve() has no registers left for it.
+[[gnu::noinline]] void States::take_spare(uint32_t q, uint32_t group, uint64_t end, RowGroup* rg, Step* step) {
   Holding& h = sequences_.holding(q, group);
   const PartIndex part = sequences_.spares(q, group)[--h.num_spares];
   *rg = RowGroup{};
