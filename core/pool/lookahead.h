@@ -16,8 +16,12 @@ class Lookahead {
   // for publishes is asked for so many calls of ask() later, and what can be asked for only then.
   static constexpr uint32_t kPlaces = 64, kNodes = 24, kMore = 44;
 
-  // The page comes to the end of the order. The page that came kPlaces before.
-  uint32_t came_before(uint32_t page) { return std::exchange(came_[num_came_++ % kPlaces], page); }
+  // The page comes to the end of the order, or where its protected pages begin. The page that came
+  // there kPlaces before.
+  uint32_t came_before(uint32_t page, bool is_protected) {
+    Came& came = came_[is_protected ? 1 : 0];
+    return std::exchange(came.pages[came.num++ % kPlaces], page);
+  }
   // The page is evicted kPlaces calls from now, and this is what the pool keeps of it.
   void ask(uint32_t page, const void* record) {
     asked_[++num_asked_ % kPlaces] = page;
@@ -27,9 +31,14 @@ class Lookahead {
   uint32_t asked_before(uint32_t calls) const { return asked_[(num_asked_ - calls) % kPlaces]; }
 
  private:
-  std::array<uint32_t, kPlaces> came_{};   // a ring
+  struct Came {
+    std::array<uint32_t, kPlaces> pages{};  // a ring
+    uint32_t num = 0;
+  };
+
+  std::array<Came, 2> came_{};             // by is_protected
   std::array<uint32_t, kPlaces> asked_{};  // a ring
-  uint32_t num_came_ = 0, num_asked_ = 0;
+  uint32_t num_asked_ = 0;
 };
 
 }  // namespace quire

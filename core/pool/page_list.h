@@ -14,6 +14,16 @@ void append(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
   *tail = page;
 }
 
+// Before `next`, which is in the list; kNone: at its end.
+template <typename Links>
+void insert(Links* links, uint32_t page, uint32_t next, uint32_t* head, uint32_t* tail) {
+  if (next == kNone) return append(links, page, head, tail);
+  const uint32_t prev = (*links)[next].prev;
+  (*links)[page] = {prev, next};
+  (*links)[next].prev = page;
+  (prev != kNone ? (*links)[prev].next : *head) = page;
+}
+
 template <typename Links>
 void unlink(Links* links, uint32_t page, uint32_t* head, uint32_t* tail) {
   const auto link = (*links)[page];

@@ -23,8 +23,10 @@ class PageRecords {
     uint64_t root = 0;  // for whom the bytes were last taken; 0 = nobody, or several
     Where where = Where::kFree;
     uint8_t group = kNoGroup;
-    Place place : 7 = Place::kFront;  // kBack: a block was released warm since its group took it
+    Place place : 6 = Place::kFront;  // kBack: a block was released warm since its group took it
     bool spared : 1 = false;          // as Spares has it, beside what is read with it
+    // A request hit a block of it since its group took it. Evictable: it is protected, see Pool.
+    bool hit : 1 = false;
     uint8_t last_group = kNoGroup;
     uint32_t later = 0;  // about Lookahead::kPlaces after it in the order; only a hint
   };

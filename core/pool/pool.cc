@@ -9,9 +9,10 @@
 namespace quire {
 
 using page_list::append;
+using page_list::insert;
 using page_list::unlink;
 
-Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups) {
+Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups, uint32_t protected_part) {
   if (num_pages < 2) return invalid("num_pages: %llu, at least 2 (the null page and one more)", static_cast<unsigned long long>(num_pages));
   Pool pool;
   if (groups.size() >= kNoGroup) return invalid("groups: %zu, at most %u", groups.size(), kNoGroup - 1u);
@@ -31,6 +32,7 @@ Result<Pool> Pool::create(uint64_t num_pages, std::span<const PoolGroup> groups)
     pool.pages_.resize(num_pages);
   }
   pool.spares_.resize(num_pages);
+  pool.protected_.part = protected_part;
   pool.residency.resize(num_pages, groups.size());
   pool.fenced_.reserve(*slots);
   for (uint64_t p = num_pages - 1; p >= 1; --p) pool.push_free(static_cast<uint32_t>(p));
@@ -65,15 +67,32 @@ void Pool::push_evictable(uint32_t page) {
     (next != kNone ? at_[next].prev : evictable_.tail) = page;
     (before != kNone ? at_[before].next : evictable_.head) = page;
     if (is_copy) ahead_.last_copied = page;
+    at_.tag(page).hit = false;
     ++ahead_.changes;
     return;
   }
-  push_back(page);
+  push_warm(page);
 }
 
-void Pool::push_back(uint32_t page) {
-  append(&at_, page, &evictable_.head, &evictable_.tail);
-  at_.tag(lookahead_.came_before(page)).later = page;
+void Pool::push_warm(uint32_t page) {
+  const bool hit = at_.tag(page).hit;
+  at_.tag(lookahead_.came_before(page, hit)).later = page;
+  insert(&at_, page, hit ? kNone : protected_.first, &evictable_.head, &evictable_.tail);
+  ahead_.changes += evictable_.head == page ? 1 : 0;
+  if (!hit) return;
+  if (protected_.first == kNone) protected_.first = page;
+  ++protected_.pages;
+  protect_fewer();
+}
+
+void Pool::protect_fewer() {
+  while (protected_.pages > 0 && (protected_.part == 0 || protected_.pages * protected_.part > available_pages())) {
+    Tag& tag = at_.tag(protected_.first);
+    prefetch_to_write(&at_[tag.later]);
+    tag.hit = false;
+    protected_.first = at_[protected_.first].next;
+    --protected_.pages;
+  }
 }
 
 void Pool::unlink_evictable(uint32_t page) {
@@ -89,6 +108,7 @@ void Pool::unlink_evictable(uint32_t page) {
 
 void Pool::leave_order(uint32_t page) {
   if (page == ahead_.last_copied) ahead_.last_copied = at_[page].prev;
+  if (at_.tag(page).hit) leave_protected(page);
   unlink(&at_, page, &evictable_.head, &evictable_.tail);
   ++ahead_.changes;
 }
@@ -302,26 +322,30 @@ uint32_t Pool::unref_run(GroupId group, std::span<const int32_t> ids, EvictionCl
   return n;
 }
 
-// In a plain pool, the published blocks at the end of ids that come to an end of the order, all to the same one, and that nothing else
-// happens to: warm ones to its end, cold ones to where it begins. Each link is written once, when the next page is known.
+// In a plain pool, the published blocks at the end of ids that come to the same place of the order, and that nothing else happens to: warm
+// ones to its end or before the protected pages, cold ones to where it begins. Each link is written once, when the next page is known.
 template <EvictionClass kClass>
 size_t Pool::push_run(std::span<const int32_t> ids) {
   constexpr bool kWarm = kClass == EvictionClass::kWarm;
   PageRecords::Record* const at = at_.data();
   const bool any_fenced = !fenced_.empty();
   const auto link = [](uint32_t nearer, uint32_t farther) { return kWarm ? Link{nearer, farther} : Link{farther, nearer}; };
-  uint32_t end = kWarm ? evictable_.tail : evictable_.head, before = kNone;
+  const bool hit = kWarm && !ids.empty() && at[static_cast<uint32_t>(ids.back())].tag.hit;
+  const uint32_t beyond = kWarm && !hit ? protected_.first : kNone;  // what the pages come before
+  const uint32_t neighbour = !kWarm ? evictable_.head : beyond != kNone ? at[beyond].link.prev : evictable_.tail;
+  uint32_t end = neighbour, before = kNone;
   size_t n = 0;
   for (; n < ids.size(); ++n) {
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     Block& block = at[page].block;
     Tag& tag = at[page].tag;
     if (block.refs != 1 || block.node == kNone || (!kWarm && tag.place != Place::kFront)) break;
-    if ((any_fenced && fences_[page] != 0) || tag.spared) break;
+    if ((any_fenced && fences_[page] != 0) || tag.spared || (kWarm && tag.hit != hit)) break;
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (kWarm) tag.place = Place::kBack;
-    if (kWarm) at[lookahead_.came_before(page)].tag.later = page;
+    if (kWarm) at[lookahead_.came_before(page, hit)].tag.later = page;
+    if (!kWarm) tag.hit = false;
     residency.idled(page);
     if (n > 0) {
       at[end].link = link(before, page);
@@ -333,8 +357,15 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
     before = end;
     end = page;
   }
-  if (n > 0) at[end].link = link(before, kNone);
-  (kWarm ? evictable_.tail : evictable_.head) = end;
+  if (n == 0) return 0;
+  evictable_.pages += n;
+  ahead_.changes += !kWarm ? n : neighbour == kNone ? 1 : 0;
+  at[end].link = link(before, beyond);
+  (!kWarm ? evictable_.head : beyond != kNone ? at[beyond].link.prev : evictable_.tail) = end;
+  if (!hit) return n;
+  if (protected_.first == kNone) protected_.first = neighbour != kNone ? at[neighbour].link.next : evictable_.head;
+  protected_.pages += n;
+  protect_fewer();
   return n;
 }
 
@@ -342,30 +373,26 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
 // nothing else happens to.
 size_t Pool::unref_plain_run(GroupId group, std::span<const int32_t> ids, EvictionClass eviction_class) {
   const bool warm = eviction_class == EvictionClass::kWarm;
-  uint32_t head = evictable_.head;
-  size_t n = 0, counted = 0;
+  size_t n = 0;
   while (true) {
     n += warm ? push_run<EvictionClass::kWarm>(ids.first(ids.size() - n)) : push_run<EvictionClass::kCold>(ids.first(ids.size() - n));
     if (n == ids.size()) break;
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
     if (at_.block(page).refs != 1 || at_.block(page).node == kNone || fenced(PartIndex(page))) break;
+    if (!warm && at_.tag(page).place == Place::kCopied) break;
     at_.block(page).refs = 0;
     at_.tag(page).where = Where::kEvictable;
+    ++evictable_.pages;
     residency.idled(page);
     if (warm || !at_.tag(page).spared) at_.tag(page).place = Place::kBack;
     if (at_.tag(page).spared) {
-      ahead_.changes += head != evictable_.head ? n - counted : 0;
-      head = evictable_.head;
-      counted = n + 1;
       ++spared_list_.pages;
       append(&at_, page, &spared_list_.head, &spared_list_.tail);
     } else {
-      push_back(page);
+      push_warm(page);
     }
     ++n;
   }
-  ahead_.changes += head != evictable_.head ? n - counted : 0;
-  evictable_.pages += n;
   groups_[group.value].pages.cached += n;
   groups_[group.value].pages.used -= n;
   cached_parts_ += n;

@@ -6,6 +6,10 @@
 //
 // A block is `ids_per_block` parts of one group that live and die together; it is named by its head, the part of column 0. Only the head
 // counts references. The pool never calls anybody: evicting is the caller's walk over cached_heads(oldest_evictable()).
+//
+// The order of eviction is that of segmented LRU: by last release, but pages that a request hit
+// since a group took them stand behind all others. These are protected, up to a part of all free and
+// evictable pages. When there are more, the oldest of them counts as if it had not been hit.
 // Serialized. No call allocates after create. O(1) per part.
 #pragma once
 
@@ -42,11 +46,21 @@ struct Taken {
 // every other goes to the end of the order.
 enum class EvictionClass : uint8_t { kWarm, kCold };
 
+// Who refers to a block.
+enum class User : uint8_t {
+  kRequest,  // it hit the block
+  kOther,
+  // It copies what is evicted soon. If the reference is also dropped with kCold, the block is
+  // evicted next, after those that were dropped so before, unless another user held it in between.
+  kCopier,
+};
+
 struct PoolCounts {
   uint64_t free_pages = 0;
   uint64_t evictable_pages = 0;
-  uint64_t spared_pages = 0;  // of the evictable ones
-  uint64_t used_pages = 0;    // null page excluded
+  uint64_t spared_pages = 0;     // of the evictable ones
+  uint64_t protected_pages = 0;  // of them, too, and not spared
+  uint64_t used_pages = 0;       // null page excluded
   uint64_t held_parts = 0;
   uint64_t cached_parts = 0;
   uint64_t holes = 0;
@@ -71,7 +85,9 @@ class Pool {
   // How long pages stay: of a sample, by the time that the caller sets.
   Residency residency;
 
-  static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups);
+  // protected_part: of free and evictable pages at most one in so many is protected; 0: none.
+  static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups,  //
+                             uint32_t protected_part = 0);
 
   // Names. Page 0 is the null page: part 0 of every group, never taken.
   PartIndex index_of(GroupId group, PartId id) const {
@@ -168,7 +184,9 @@ class Pool {
       if (tag.root != root) tag.root = root;
       tag.where = Where::kInUse;
       tag.place = Place::kFront;
-      tag.spared = false;  // it is: so the byte is written, not changed
+      if (tag.hit) [[unlikely]]
+        leave_protected(page);
+      tag.spared = tag.hit = false;
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = static_cast<uint8_t>(had);
       residency.replaced(page, group.value);
@@ -194,21 +212,20 @@ class Pool {
   void mark_dirty(PageId page) { at_.tag(page.value).root = 0; }
 
   // References of a block.
-  // kCold: for a copy of what is evicted soon. If the reference is also dropped with kCold, the
-  // block is evicted next, after those that were dropped so before, unless another user held it in
-  // between.
-  void ref(PartIndex head, EvictionClass eviction_class = EvictionClass::kWarm) {
+  void ref(PartIndex head, User user = User::kOther) {
     // Its evictable pages come back after those that were copied.
-    const bool cold = eviction_class == EvictionClass::kCold;
-    for (PartIndex p = head; cold && p.value != kNone; p = next_in_block(p)) {
+    for (PartIndex p = head; user == User::kCopier && p.value != kNone; p = next_in_block(p)) {
       Tag& tag = at_.tag(page_number(p.value));
       if (tag.where == Where::kEvictable) tag.place = Place::kCopied;
     }
     if (at_.block(head.value).refs++ == 0) hold(head);
-    if (cold) at_.block(head.value).refs |= kColdRef;
+    if (user == User::kCopier) at_.block(head.value).refs |= kColdRef;
+    for (PartIndex p = head; user == User::kRequest && p.value != kNone; p = next_in_block(p)) {
+      at_.tag(page_number(p.value)).hit = true;
+    }
   }
   // One for each block of a table's stretch, the last one first; null ids are passed over.
-  void ref_blocks(GroupId group, std::span<const int32_t> ids);
+  void ref_blocks(GroupId group, std::span<const int32_t> ids, User user);
   // Asks for what ref() will read and write.
   void fetch(PartIndex head) const {
     const uint32_t page = page_number(head.value);
@@ -381,7 +398,14 @@ class Pool {
   uint32_t page_number(uint32_t part) const { return by_stride_.quotient(part); }
   void push_free(uint32_t page);
   void push_evictable(uint32_t page);
-  void push_back(uint32_t page);  // of the order of eviction
+  // To the end of the order of eviction, or where the protected pages begin.
+  void push_warm(uint32_t page);
+  // A page that was hit leaves the order.
+  void leave_protected(uint32_t page) {
+    if (protected_.first == page) protected_.first = at_[page].next;
+    --protected_.pages;
+  }
+  void protect_fewer();
   template <EvictionClass kClass>
   size_t push_run(std::span<const int32_t> ids);
   void note_class(PartIndex head, EvictionClass eviction_class) {
@@ -414,6 +438,7 @@ class Pool {
   void let_go(PartIndex head);
   Status verify_plain_page(uint32_t page) const;
   Status verify_parts(uint32_t page) const;
+  Status verify_protected() const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
   Status verify_group(uint32_t group) const;
 
@@ -434,6 +459,11 @@ class Pool {
     uint64_t pages = 0;
   } evictable_;
   struct {
+    uint32_t first = kNone;  // of the evictable pages; it and those after it are protected
+    uint64_t pages = 0;
+    uint32_t part = 0;  // at most one in so many
+  } protected_;
+  struct {
     uint64_t changes = 0;          // of the order
     uint32_t last_copied = kNone;  // of the pages at its front that were copied
   } ahead_;
@@ -441,6 +471,8 @@ class Pool {
   struct {
     uint32_t head = kNone, tail = kNone;  // a list like that of evictable pages
     uint64_t pages = 0, cached_parts = 0, holes = 0;
+    uint64_t hit_pages = 0;
+    uint32_t first_protected = kNone;  // of evictable pages, while they are in the place of these
   } stale_;
   Spares spares_;
   struct {

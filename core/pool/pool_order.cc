@@ -26,7 +26,7 @@ void Pool::end_spare(PageId page, uint32_t life) {
   if (at_.tag(page.value).where != Where::kEvictable) return;
   unlink(&at_, page.value, &spared_list_.head, &spared_list_.tail);
   --spared_list_.pages;
-  append(&at_, page.value, &evictable_.head, &evictable_.tail);
+  push_warm(page.value);
 }
 
 void Pool::take_place_of(PartIndex head, PartIndex other) {
@@ -39,11 +39,15 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
     at_[page] = {before, place};
     at_[place].prev = page;
     (before != kNone ? at_[before].next : evictable_.head) = page;
+    at_.tag(page).hit = at_.tag(place).hit;
+    if (!at_.tag(place).hit) continue;
+    ++protected_.pages;
+    if (protected_.first == place) protected_.first = page;
   }
 }
 
 // Blocks of one table were released together, so most of their pages stand one after the other: each such stretch is unlinked once.
-void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
+void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids, User user) {
   uint32_t first = kNone, last = kNone;  // a stretch that leaves the order
   uint64_t n = 0;
   const auto unlink_stretch = [&] {
@@ -59,17 +63,20 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids) {
     const uint32_t page = head.value;
     if (!plain_ || fenced(head) || at_.tag(page).spared || page == ahead_.last_copied || at_.block(page).refs > 0) {
       unlink_stretch();
-      ref(head);
+      ref(head, user);
       continue;
     }
     at_.block(page).refs = 1;
-    at_.tag(page).where = Where::kInUse;
+    Tag& tag = at_.tag(page);
+    tag.where = Where::kInUse;
     residency.resumed(page);
     if (first == kNone || at_[last].next != page) {
       unlink_stretch();
       first = page;
     }
     last = page;
+    if (tag.hit) leave_protected(page);  // after what stood behind it was unlinked
+    tag.hit = tag.hit || user == User::kRequest;
     ++n;
   }
   unlink_stretch();
@@ -91,7 +98,7 @@ void Pool::retire_all() {
   while (spared_list_.head != kNone) {
     const uint32_t page = spared_list_.head;
     spares_.forget(page);
-    at_.tag(page).spared = false;
+    at_.tag(page).spared = at_.tag(page).hit = false;
     --spared_list_.pages;
     unlink(&at_, page, &spared_list_.head, &spared_list_.tail);
     append(&at_, page, &evictable_.head, &evictable_.tail);
@@ -105,6 +112,8 @@ void Pool::retire_all() {
   ahead_.changes += evictable_.pages;
   ahead_.last_copied = kNone;
   stale_.pages += std::exchange(evictable_.pages, 0);
+  stale_.hit_pages += std::exchange(protected_.pages, 0);
+  protected_.first = kNone;
   stale_.cached_parts += std::exchange(cached_parts_, 0);
   stale_.holes += std::exchange(holes_, 0);
   for (Group& g : groups_) g.stale_pages += std::exchange(g.pages.cached, 0);
@@ -114,6 +123,8 @@ void Pool::swap_stale() {
   std::swap(stale_.head, evictable_.head);
   std::swap(stale_.tail, evictable_.tail);
   std::swap(stale_.pages, evictable_.pages);
+  std::swap(stale_.hit_pages, protected_.pages);
+  std::swap(stale_.first_protected, protected_.first);
   std::swap(stale_.cached_parts, cached_parts_);
   std::swap(stale_.holes, holes_);
   for (Group& g : groups_) std::swap(g.stale_pages, g.pages.cached);

@@ -47,7 +47,7 @@ bool Pool::hand_over(uint32_t page, GroupId group, uint64_t root) {
   tag.where = Where::kInUse;
   tag.group = static_cast<uint8_t>(group.value);
   tag.place = Place::kFront;
-  tag.spared = false;  // it is: so the byte is written, not changed
+  tag.spared = tag.hit = false;
   tag.root = root;
   residency.took(page, group.value);
   ++groups_[group.value].pages.used;

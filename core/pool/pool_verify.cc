@@ -11,6 +11,7 @@ PoolCounts Pool::counts() const {
   c.evictable_pages = evictable_.pages;
   c.order_changes = ahead_.changes;
   c.spared_pages = spared_list_.pages;
+  c.protected_pages = protected_.pages;
   c.used_pages = used_pages();
   c.hand_overs = hand_overs_;
   c.held_parts = held_parts_;
@@ -76,6 +77,22 @@ Status Pool::verify_parts(uint32_t page) const {
   return {};
 }
 
+Status Pool::verify_protected() const {
+  uint32_t first = kNone;
+  uint64_t pages = 0;
+  for (uint32_t i = evictable_.head; i != kNone; i = at_[i].next) {
+    if (!at_.tag(i).hit && first != kNone) return fail(QUIRE_INTERNAL, "page %u: among protected pages, but not hit", i);
+    if (!at_.tag(i).hit) continue;
+    if (first == kNone) first = i;
+    ++pages;
+  }
+  uint64_t stale = 0;
+  for (uint32_t i = stale_.head; i != kNone; i = at_[i].next) stale += at_.tag(i).hit ? 1 : 0;
+  if (stale != stale_.hit_pages) return fail(QUIRE_INTERNAL, "stale list: wrong number of pages that were hit");
+  if (first != protected_.first || pages != protected_.pages) return fail(QUIRE_INTERNAL, "protected pages: wrong first one or number");
+  return {};
+}
+
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0, stale = 0;
   for (uint32_t i = free_.head; i != kNone; i = at_[i].next) {
@@ -104,6 +121,7 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   for (uint32_t i = spared_list_.head; i != kNone; i = at_[i].next) {
     if (spares_.count(i) == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
+  QUIRE_RETURN_IF_ERROR(verify_protected());
   const uint64_t others = evictable;
   QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
   if (evictable - others != spared_list_.pages) return fail(QUIRE_INTERNAL, "spared list: wrong length");

@@ -96,7 +96,7 @@ quire_hold_id Holds::make(uint64_t first, uint64_t end, bool of_unit, HeadOf hea
       const PartIndex head = head_of(g, b);
       hold->heads.push_back(head);
       if (head.value == kNone) continue;
-      pool_.ref(head, is_cold(head) ? EvictionClass::kCold : EvictionClass::kWarm);
+      pool_.ref(head, is_cold(head) ? User::kCopier : User::kOther);
       hold->num_parts += facts_.groups[g].columns;
     }
   }

@@ -74,7 +74,7 @@ Result<std::unique_ptr<Cache>> Cache::create(std::shared_ptr<const Config> confi
   if (!facts.ok()) return facts.take_status();
   std::vector<PoolGroup> groups;
   for (const GroupPlan& g : facts->config->groups) groups.push_back(PoolGroup{g.parts_per_page, g.ids_per_block});
-  auto pool = Pool::create(facts->config->num_pages, groups);
+  auto pool = Pool::create(facts->config->num_pages, groups, facts->protected_part());
   if (!pool.ok()) return pool.take_status();
   auto index = PrefixIndex::create(index_shape(*facts, options));
   if (!index.ok()) return index.take_status();

@@ -43,7 +43,9 @@ Status Cache::Impl::check_reserve(std::span<const quire_reserve_entry> entries, 
 // The sequence takes over the blocks of its hit: references first, before anything is evicted for others.
 uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
   Sequence& s = sequences.at(plan.sequence);
-  uint64_t hit = plan.position;
+  const uint64_t hit = plan.position;
+  // One that was preempted comes back to what it computed itself.
+  const User user = s.incarnation == 0 ? User::kRequest : User::kOther;
   s.hit_tokens = hit;
   s.committed = s.known = s.published = hit;
   s.branch_point = plan.branch_point;
@@ -70,7 +72,7 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
       columns[g][facts.groups[g].block.ceil(end) - 1] = pool.id_of(GroupId(g), head).value;
       return;
     }
-    pool.ref(head);
+    pool.ref(head, user);
     if (facts.groups[g].state) {
       Holding& h = sequences.holding(plan.sequence, g);
       h.current = h.newest = head;
@@ -80,7 +82,7 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
   });
   for (uint32_t g = 0; g < facts.num_groups; ++g) {
     const Holding& h = sequences.holding(plan.sequence, g);
-    if (columns[g] != nullptr) pool.ref_blocks(GroupId(g), {columns[g], h.num_blocks});
+    if (columns[g] != nullptr) pool.ref_blocks(GroupId(g), {columns[g], h.num_blocks}, user);
   }
   if (spares) resume_points.done(plan.sequence, ResumePoint::kHit);
   return facts.has_states && hit > 0 ? budget.use(plan.found.node, s.incarnation == 0) : 0;

@@ -12,7 +12,10 @@ Naive::Naive(std::vector<NaiveGroup> groups, const NaiveLimits& limits)
       unit_(limits.unit),
       grid_(limits.grid),
       budget_(limits.budget),
-      by_cost_(limits.by_cost) {}
+      by_cost_(limits.by_cost) {
+  const bool states = std::any_of(groups_.begin(), groups_.end(), [](const NaiveGroup& g) { return g.state; });
+  part_ = !by_cost_ ? 0 : states ? 8 : 3;
+}
 
 // Every position is tried, the longest first.
 uint64_t Naive::hit(const std::string& prompt, uint64_t* full) const {
@@ -109,6 +112,7 @@ bool Naive::give_up_for_a_page() {
     if (first != worst) {
       order_.erase(std::find(order_.begin(), order_.end(), first));
       order_.insert(std::find(order_.begin(), order_.end(), worst), first);
+      blocks_[first].hit = blocks_[worst].hit;
     }
     give_up(name);
     return true;
@@ -136,12 +140,13 @@ void Naive::keep_states(Sequence* s) {
 int Naive::take(uint32_t group) {
   while (free_ == 0) evict_oldest();
   --free_;
-  blocks_[next_block_] = Block{group, 1, false, {}, 0};
+  blocks_[next_block_] = Block{group, 1, false, {}, 0, false};
   return next_block_++;
 }
 
-void Naive::ref(int block) {
+void Naive::ref(int block, bool hit) {
   Block& b = blocks_[block];
+  b.hit = b.hit || hit;
   if (b.refs++ == 0 && !b.fenced) order_.erase(std::find(order_.begin(), order_.end(), block));
 }
 
@@ -156,11 +161,23 @@ void Naive::release(int block) {
 
 void Naive::let_go(int block) {
   if (!blocks_[block].name.empty()) {
-    order_.push_back(block);
+    put_in_order(block);
     return;
   }
   blocks_.erase(block);
   ++free_;
+}
+
+// At the end if it was hit, else before those that were. Where these are too many, the first one counts as if it had not been.
+void Naive::put_in_order(int block) {
+  const auto is_protected = [this](int b) { return blocks_.at(b).hit && blocks_.at(b).spares == 0; };
+  const bool last = blocks_[block].hit || blocks_[block].spares > 0;
+  order_.insert(last ? order_.end() : std::find_if(order_.begin(), order_.end(), is_protected), block);
+  while (is_protected(block)) {
+    const auto many = static_cast<size_t>(std::count_if(order_.begin(), order_.end(), is_protected));
+    if (many == 0 || (part_ != 0 && many * part_ <= order_.size() + free_)) break;
+    blocks_[*std::find_if(order_.begin(), order_.end(), is_protected)].hit = false;
+  }
 }
 
 void Naive::publish(int block, const std::string& name) {
@@ -254,10 +271,10 @@ void Naive::admit(int q, const std::string& prompt, uint64_t position, const std
     s.published = position;
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       const uint64_t bt = groups_[g].block_tokens;
-      if (groups_[g].state && position > 0) ref(s.current[g] = index_.at({s.text, g}));
+      if (groups_[g].state && position > 0) ref(s.current[g] = index_.at({s.text, g}), !s.emptied);
       for (uint64_t end = bt; !groups_[g].state && end <= position; end += bt) {
         s.tables[g].push_back(index_.at({prompt.substr(0, end), g}));
-        ref(s.tables[g].back());
+        ref(s.tables[g].back(), !s.emptied);
       }
     }
   }
@@ -435,6 +452,12 @@ std::string Naive::state() const {
   for (const Sequence& s : sequences_) out += std::string(s.has_row && s.junction ? "j" : "") + (s.has_row && s.at_end ? "e" : "");
   for (int b : order_) out += "o" + name(b);
   for (int b : fenced_) out += "f" + name(b);
+  std::vector<std::string> hit;
+  for (const auto& [number, b] : blocks_) {
+    if (b.hit) hit.push_back(name(number));
+  }
+  std::sort(hit.begin(), hit.end());
+  for (const std::string& b : hit) out += "!" + b;
   for (const auto& [key, block] : index_) out += ";" + key.first + std::to_string(key.second) + name(block);
   return out;
 }

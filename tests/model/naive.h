@@ -92,6 +92,7 @@ class Naive {
     bool fenced = false;
     std::string name;  // of the prefix that it ends; empty = not published
     int spares = 0;    // resume points that it belongs to
+    bool hit = false;  // by a request, since it was taken; in order_: protected
   };
   // A prefix behind which states are kept.
   struct Boundary {
@@ -113,7 +114,7 @@ class Naive {
   bool give_up_for_a_page();
   void keep_states(Sequence* s);
   int take(uint32_t group);
-  void ref(int block);
+  void ref(int block, bool hit = false);
   void admit(int q, const std::string& prompt, uint64_t position, const std::string& tokens, bool match, bool load);
   bool tail_is_shared(const Sequence& s, uint32_t group, uint64_t position) const;
   void let_replaced_go(Sequence* s);
@@ -121,6 +122,7 @@ class Naive {
   void release(int block);
   void release_passed(int block);
   void let_go(int block);
+  void put_in_order(int block);
   int oldest() const;
   void set_resume_point(Sequence* s, uint64_t row_begin);
   void end_resume_points(Sequence* s);
@@ -142,6 +144,7 @@ class Naive {
   std::map<int, Block> blocks_;
   int next_block_ = 0;
   std::vector<int> order_;   // evictable, oldest first; spared ones go last
+  size_t part_ = 0;          // of free and evictable ones at most one in so many is protected; 0: none
   std::vector<int> fenced_;  // in order
   std::map<std::pair<std::string, uint32_t>, int> index_;
   std::array<Sequence, 2> sequences_;

@@ -96,7 +96,7 @@ void Naive::end_point(std::vector<int>* point) {
     const auto b = blocks_.find(block);
     if (b == blocks_.end() || --b->second.spares > 0 || b->second.refs > 0 || b->second.fenced) continue;
     order_.erase(std::find(order_.begin(), order_.end(), block));
-    order_.push_back(block);
+    put_in_order(block);
   }
 }
 

@@ -66,9 +66,28 @@ TEST(Replay, FinishesWhereItMustPreempt) {
   replay::Options options;
   options.concurrency = 16;
   options.tokens_per_step = 512;
+  options.whole_prompts = false;
   const replay::Result result = run(trace, longest / 16 * 2, longest, options);
   EXPECT_EQ(result.requests, 60u);
   EXPECT_GT(result.preemptions, 0u);
+}
+
+TEST(Replay, BeginsARequestWhereThereIsRoomForWhatTheRunningOnesWillGenerate) {
+  std::vector<Request> trace;
+  for (uint64_t i = 0; i < 200; ++i) {
+    Request request;
+    request.input_length = 160;
+    request.output_length = 320;
+    request.hash_ids = {i};
+    trace.push_back(request);
+  }
+  replay::Options options;
+  options.concurrency = 16;
+  const replay::Result result = run(trace, 161, 2560, options);  // five whole requests, or 16 prompts
+  EXPECT_EQ(result.requests, 200u);
+  EXPECT_LE(result.preemptions, 16u) << "only before any has ended";
+  options.whole_prompts = false;
+  EXPECT_GT(run(trace, 161, 2560, options).preemptions, 100u);
 }
 
 // A turn stands behind the answer before it: it finds it, however many requests may run at once.

@@ -113,12 +113,26 @@ void Engine::admit() {
   }
 }
 
+// For how many tokens there must be room when the request begins; 0: for those of its first chunk. Beside its prompt these are the tokens
+// that it and the running requests will generate if each generates as many as the mean of those that ended.
+uint64_t Engine::full_tokens(const Running& one) const {
+  if (!options_.whole_prompts) return 0;
+  const auto alone = static_cast<double>(one.prompt + 1);
+  double more = mean_output_;
+  bool beside = false;
+  for (const Running& other : running_) {
+    if (other.sequence == one.sequence) continue;
+    beside = true;
+    if (other.matched) more += std::max(0.0, mean_output_ - static_cast<double>(other.generated));
+  }
+  return static_cast<uint64_t>(beside ? alone + more : alone);
+}
+
 // Whether the request may begin: false where the tier has a part of it for which there is no room.
 bool Engine::fetch(Running* one) {
   prompt_of(*one);
   quire_reserve_result result{};
-  const uint64_t full_tokens = options_.whole_prompts ? one->prompt + 1 : 0;
-  const auto tokens = options_.tier->fetch(one->sequence, prompt_, one->prompt - 1, full_tokens, &result);
+  const auto tokens = options_.tier->fetch(one->sequence, prompt_, one->prompt - 1, full_tokens(*one), &result);
   if (tokens.value_or(0) == 0) return tokens.has_value();
   one->position = *tokens;
   count_match(one, result, *tokens);
@@ -153,7 +167,7 @@ void Engine::build_entries() {
       entry.num_symbols = static_cast<uint32_t>(one.prompt - one.position);
       entry.num_tokens = static_cast<uint32_t>(std::min(budget, one.prompt - one.position));
       entry.flags = one.matched ? 0 : QUIRE_ENTRY_MATCH;
-      if (options_.whole_prompts && !one.matched) entry.full_tokens = one.prompt + 1;
+      if (!one.matched) entry.full_tokens = full_tokens(one);
       if (entry.num_tokens == entry.num_symbols) entry.flags |= QUIRE_ENTRY_PROMPT_END;
     }
     budget -= entry.num_tokens;
@@ -253,6 +267,8 @@ void Engine::retire() {
     }
     timed([&](quire_error* error) { return quire_sequence_finish(cache_, running_[i].sequence, error); });
     ended_.push_back(running_[i].index);
+    const auto seen = static_cast<double>(std::min<uint64_t>(result_.requests + 1, kMeanOf));
+    mean_output_ += (static_cast<double>(running_[i].generated) - mean_output_) / seen;
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     ++result_.requests;
     if (options_.samples > 0) sample();

@@ -39,6 +39,8 @@ class Engine {
   const Result& result() const { return result_; }
 
  private:
+  static constexpr uint64_t kMeanOf = 64;
+
   void take_sample();
   void sample();
   void follow();
@@ -46,6 +48,7 @@ class Engine {
   void timed(Call call);
   uint64_t output_length(const Running& one) const;
   void admit();
+  uint64_t full_tokens(const Running& one) const;
   bool fetch(Running* one);
   void prompt_of(const Running& one);
   void add_symbols(const Running& one);
@@ -69,6 +72,7 @@ class Engine {
   std::vector<quire_commit_entry> commits_;
   std::vector<quire_symbol> symbols_;
   std::vector<quire_symbol> prompt_;
+  double mean_output_ = 0;  // tokens that a request generated, of about kMeanOf
   bool full_ = false;
   bool followed_done_ = false;
 };

@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-Pool make(uint64_t pages, std::vector<PoolGroup> groups) {
-  auto pool = Pool::create(pages, groups);
+Pool make(uint64_t pages, std::vector<PoolGroup> groups, uint32_t protected_part = 0) {
+  auto pool = Pool::create(pages, groups, protected_part);
   EXPECT_TRUE(pool.ok()) << pool.status().message();
   return std::move(pool.value());
 }
@@ -180,7 +180,7 @@ class Walk {
     for (uint64_t g = 0, n = 1 + rng_() % 3; g < n; ++g) {
       groups_.push_back({1 + static_cast<uint32_t>(rng_() % 5), 1 + static_cast<uint32_t>(rng_() % 3)});
     }
-    pool_ = std::make_unique<Pool>(make(6 + rng_() % 20, groups_));
+    pool_ = std::make_unique<Pool>(make(6 + rng_() % 20, groups_, static_cast<uint32_t>(rng_() % 4)));
   }
 
   void act() {
@@ -242,12 +242,12 @@ class Walk {
       ids.push_back(pool_->id_of(group, b.head).value);
       ++b.refs;
     }
-    pool_->ref_blocks(group, ids);
+    pool_->ref_blocks(group, ids, rng_() % 2 == 0 ? User::kRequest : User::kOther);
   }
 
   void change(Block& block, uint64_t op) {
     if (op == 2) {
-      pool_->ref(block.head);
+      pool_->ref(block.head, rng_() % 2 == 0 ? User::kRequest : User::kOther);
       ++block.refs;
     } else if (op == 3 && !block.published && block.refs > 0) {
       pool_->publish(block.head, NodeId(block.head.value));
@@ -275,7 +275,7 @@ TEST(Pool, ReferencesOfManyBlocksLeaveWhatThoseOfEachWouldLeave) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const auto run = [&](bool together, std::vector<PageId>* order) {
       std::mt19937_64 rng(seed);
-      Pool pool = make(40, {{1, 1}, {1, 1}});
+      Pool pool = make(40, {{1, 1}, {1, 1}}, static_cast<uint32_t>(rng() % 4));
       std::vector<PartIndex> heads;
       for (uint32_t i = 0; i < 30; ++i) heads.push_back(take_one(pool, i % 7 == 0 ? 1 : 0, 1));
       std::vector<uint32_t> refs(pool.num_part_slots(), 0), spares(40, 0);
@@ -286,12 +286,16 @@ TEST(Pool, ReferencesOfManyBlocksLeaveWhatThoseOfEachWouldLeave) {
       if (rng() % 3 > 0) std::shuffle(heads.begin(), heads.end(), rng);
       for (const PartIndex head : heads) {
         if (rng() % 8 == 0) pool.ref(head);
+        if (rng() % 3 == 0) {
+          pool.ref(head, User::kRequest);
+          pool.unref(head, 0);
+        }
         pool.unref(head, rng() % 9 == 0 ? 5 : 0, rng() % 3 == 0 ? EvictionClass::kCold : EvictionClass::kWarm);
       }
       const auto copy_some = [&] {
         for (const PartIndex head : heads) {
           if (pool.refs(head) > 0 || pool.fenced(head) || rng() % 7 > 0) continue;
-          pool.ref(head, EvictionClass::kCold);
+          pool.ref(head, User::kCopier);
           pool.unref(head, 0, EvictionClass::kCold);
         }
       };
@@ -302,11 +306,19 @@ TEST(Pool, ReferencesOfManyBlocksLeaveWhatThoseOfEachWouldLeave) {
         if (rng() % 5 == 0) ids.push_back(0);
       }
       if (rng() % 2 == 0) std::reverse(ids.begin(), ids.end());
-      if (together) pool.ref_blocks(GroupId(0), ids);
+      const User user = rng() % 2 == 0 ? User::kRequest : User::kOther;
+      if (together) pool.ref_blocks(GroupId(0), ids, user);
       for (size_t i = ids.size(); !together && i > 0; --i) {
-        if (ids[i - 1] != 0) pool.ref(PartIndex(static_cast<uint32_t>(ids[i - 1])));
+        if (ids[i - 1] != 0) pool.ref(PartIndex(static_cast<uint32_t>(ids[i - 1])), user);
       }
       copy_some();
+      if (rng() % 2 == 0) {
+        const EvictionClass how = rng() % 4 == 0 ? EvictionClass::kCold : EvictionClass::kWarm;
+        if (together) pool.unref_blocks(GroupId(0), ids, 0, how);
+        for (size_t i = ids.size(); !together && i > 0; --i) {
+          if (ids[i - 1] != 0) pool.unref(PartIndex(static_cast<uint32_t>(ids[i - 1])), 0, how);
+        }
+      }
       for (const PartIndex head : heads) refs[head.value] = pool.refs(head);
       const Status ok = pool.verify(refs, spares);
       EXPECT_TRUE(ok.ok()) << ok.message();

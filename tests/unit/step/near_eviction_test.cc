@@ -251,14 +251,14 @@ TEST(NearEviction, IsRefusedWithDrafts) {
 // Whoever takes them after each commit, and has the time to copy them, misses nothing: each unit that was computed is in the cache or was
 // reported. Prompts branch, are hit again, and are longer than what a look covers.
 TEST(NearEviction, MissesNothing) {
-  for (uint32_t seed = 1; seed <= 20; ++seed) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 rng(seed);
     const auto pick = [&](uint32_t n) { return static_cast<uint32_t>(rng() % n); };
     const GroupSketch packed{LiveRange{}, 4, 3, 1}, columns{LiveRange{}, 4, 1, 2};
     const std::vector<std::vector<GroupSketch>> shapes{{kFull}, {packed}, {columns}, {kFull, columns}};
     Fixture f(shapes[seed % shapes.size()], (129 + pick(200)) / shapes[seed % shapes.size()][0].parts_per_page, 2,
-              states_of(QUIRE_CACHE_STRICT_LRU));
+              states_of(seed <= 20 ? QUIRE_CACHE_STRICT_LRU : 0));
     watch(f, 16, QUIRE_UNIT_EVICTING);
     std::set<std::string> reported;
     std::vector<std::vector<quire_symbol>> prompts;
@@ -308,7 +308,8 @@ TEST(NearEviction, MissesNothing) {
     // Blocks are evicted in another order where they share a page with some that are in use, and where an older block of one group goes
     // that was computed again together with those of another group.
     const std::vector<GroupSketch>& shape = shapes[seed % shapes.size()];
-    EXPECT_LE(missed, shape.size() == 1 && shape[0].parts_per_page == 1 ? 0 : gone / 8) << "of " << gone;
+    const uint64_t most = shape.size() == 1 && shape[0].parts_per_page == 1 ? 0 : gone / (seed <= 20 ? 8 : 6);
+    EXPECT_LE(missed, most) << "of " << gone;
     EXPECT_EQ(f.stats().units_given_up, 0U);
     end_all(f, held);
   }
