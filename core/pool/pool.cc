@@ -80,19 +80,8 @@ void Pool::push_warm(uint32_t page) {
   insert(&at_, page, hit ? kNone : protected_.first, &evictable_.head, &evictable_.tail);
   ahead_.changes += evictable_.head == page ? 1 : 0;
   if (!hit) return;
-  if (protected_.first == kNone) protected_.first = page;
-  ++protected_.pages;
-  protect_fewer();
-}
-
-void Pool::protect_fewer() {
-  while (protected_.pages > 0 && (protected_.part == 0 || protected_.pages * protected_.part > available_pages())) {
-    Tag& tag = at_.tag(protected_.first);
-    prefetch_to_write(&at_[tag.later]);
-    tag.hit = false;
-    protected_.first = at_[protected_.first].next;
-    --protected_.pages;
-  }
+  protected_.add(page, 1);
+  protected_.limit(available_pages(), &at_);
 }
 
 void Pool::unlink_evictable(uint32_t page) {
@@ -108,7 +97,7 @@ void Pool::unlink_evictable(uint32_t page) {
 
 void Pool::leave_order(uint32_t page) {
   if (page == ahead_.last_copied) ahead_.last_copied = at_[page].prev;
-  if (at_.tag(page).hit) leave_protected(page);
+  if (at_.tag(page).hit) protected_.leave(page, at_[page].next);
   unlink(&at_, page, &evictable_.head, &evictable_.tail);
   ++ahead_.changes;
 }
@@ -330,10 +319,9 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
   PageRecords::Record* const at = at_.data();
   const bool any_fenced = !fenced_.empty();
   const auto link = [](uint32_t nearer, uint32_t farther) { return kWarm ? Link{nearer, farther} : Link{farther, nearer}; };
-  const bool hit = kWarm && !ids.empty() && at[static_cast<uint32_t>(ids.back())].tag.hit;
-  const uint32_t beyond = kWarm && !hit ? protected_.first : kNone;  // what the pages come before
-  const uint32_t neighbour = !kWarm ? evictable_.head : beyond != kNone ? at[beyond].link.prev : evictable_.tail;
-  uint32_t end = neighbour, before = kNone;
+  const bool hit = kWarm && at[static_cast<uint32_t>(ids.back())].tag.hit;
+  uint32_t beyond = kNone, neighbour = kNone;  // the pages come between these
+  uint32_t end = kNone, before = kNone;
   size_t n = 0;
   for (; n < ids.size(); ++n) {
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
@@ -341,6 +329,11 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
     Tag& tag = at[page].tag;
     if (block.refs != 1 || block.node == kNone || (!kWarm && tag.place != Place::kFront)) break;
     if ((any_fenced && fences_[page] != 0) || tag.spared || (kWarm && tag.hit != hit)) break;
+    if (n == 0) {
+      if (kWarm && !hit) beyond = protected_.first;
+      neighbour = !kWarm ? evictable_.head : beyond != kNone ? at[beyond].link.prev : evictable_.tail;
+      end = neighbour;
+    }
     block.refs = 0;
     tag.where = Where::kEvictable;
     if (kWarm) tag.place = Place::kBack;
@@ -363,9 +356,8 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
   at[end].link = link(before, beyond);
   (!kWarm ? evictable_.head : beyond != kNone ? at[beyond].link.prev : evictable_.tail) = end;
   if (!hit) return n;
-  if (protected_.first == kNone) protected_.first = neighbour != kNone ? at[neighbour].link.next : evictable_.head;
-  protected_.pages += n;
-  protect_fewer();
+  protected_.add(neighbour != kNone ? at[neighbour].link.next : evictable_.head, n);
+  protected_.limit(available_pages(), &at_);
   return n;
 }
 
@@ -485,22 +477,6 @@ void Pool::pass_fences(uint64_t step) {
 
 void Pool::lower_fences(uint64_t step) {
   for (uint32_t head : fenced_) fences_[head] = std::min(fences_[head], std::max<uint64_t>(step, 1));
-}
-
-uint32_t Pool::cached_heads(PageId page, std::span<PartIndex> out) const {
-  if (plain_) {
-    const PartIndex head(page.value);
-    if (held(head) || at_.block(head.value).node == kNone) return 0;
-    out[0] = head;
-    return 1;
-  }
-  uint32_t n = 0;
-  const uint32_t ppp = groups_[at_.tag(page.value).group].shape.parts_per_page;
-  for (uint32_t q = 0; q < ppp; ++q) {
-    const PartIndex head(chains_[size_t{page.value} * stride_ + q].head);
-    if (head.value != kNone && !held(head) && at_.block(head.value).node != kNone) out[n++] = head;
-  }
-  return n;
 }
 
 }  // namespace quire

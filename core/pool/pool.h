@@ -8,8 +8,9 @@
 // counts references. The pool never calls anybody: evicting is the caller's walk over cached_heads(oldest_evictable()).
 //
 // The order of eviction is that of segmented LRU: by last release, but pages that a request hit
-// since a group took them stand behind all others. These are protected, up to a part of all free and
-// evictable pages. When there are more, the oldest of them counts as if it had not been hit.
+// since a group took them stand behind all others. These are protected. If they are more than a
+// part of all free and evictable pages when one of them comes into the order, the oldest ones count
+// as if they had not been hit.
 // Serialized. No call allocates after create. O(1) per part.
 #pragma once
 
@@ -24,6 +25,7 @@
 #include "core/base/status.h"
 #include "core/pool/lookahead.h"
 #include "core/pool/page_records.h"
+#include "core/pool/protected_pages.h"
 #include "core/pool/residency.h"
 #include "core/pool/spares.h"
 
@@ -43,7 +45,7 @@ struct Taken {
 };
 
 // How likely a released block is asked for again. A page whose blocks were all cold is the next to be evicted, the one released last first;
-// every other goes to the end of the order.
+// every other goes to the end of the order, or to where its protected pages begin.
 enum class EvictionClass : uint8_t { kWarm, kCold };
 
 // Who refers to a block.
@@ -85,7 +87,8 @@ class Pool {
   // How long pages stay: of a sample, by the time that the caller sets.
   Residency residency;
 
-  // protected_part: of free and evictable pages at most one in so many is protected; 0: none.
+  // protected_part: of free and evictable pages at most one in so many is protected, when one of
+  // them comes into the order; 0: none.
   static Result<Pool> create(uint64_t num_pages, std::span<const PoolGroup> groups,  //
                              uint32_t protected_part = 0);
 
@@ -185,7 +188,7 @@ class Pool {
       tag.where = Where::kInUse;
       tag.place = Place::kFront;
       if (tag.hit) [[unlikely]]
-        leave_protected(page);
+        protected_.leave(page, next);
       tag.spared = tag.hit = false;
       tag.group = static_cast<uint8_t>(group.value);
       tag.last_group = static_cast<uint8_t>(had);
@@ -220,7 +223,8 @@ class Pool {
     }
     if (at_.block(head.value).refs++ == 0) hold(head);
     if (user == User::kCopier) at_.block(head.value).refs |= kColdRef;
-    for (PartIndex p = head; user == User::kRequest && p.value != kNone; p = next_in_block(p)) {
+    const bool hit = user == User::kRequest && protected_.part > 0;
+    for (PartIndex p = head; hit && p.value != kNone; p = next_in_block(p)) {
       at_.tag(page_number(p.value)).hit = true;
     }
   }
@@ -255,7 +259,7 @@ class Pool {
   void lower_fences(uint64_t step);
 
   // A spared page is evicted after all that are not. Each call counts; whoever spares a page ends
-  // it once, with what spare() returned: the page goes to the end of the order then, unless
+  // it once, with what spare() returned: the page goes to where warm pages go then, unless
   // somebody else spares it, too. A page that becomes free is spared by nobody; ending that changes
   // nothing.
   uint32_t spare(PageId page);
@@ -286,7 +290,7 @@ class Pool {
   // The same for all blocks of an evictable page whose blocks have one part each: the page is free.
   void unpublish_page(PageId page);
 
-  // Eviction order: the page whose last release is longest ago, spared ones last; kNone when nothing is evictable.
+  // The first page of the order of eviction, else of the spared ones; kNone: nothing is evictable.
   PageId oldest_evictable() const {
     const bool any = evictable_.head != kNone;
     return PageId(any ? evictable_.head : spared_list_.head);
@@ -324,8 +328,8 @@ class Pool {
       }
     };
     fetch_parts(later);
-    // Hints name pages that came to the end of the order. Others came to its front, so the next two
-    // are asked for, too.
+    // Hints name pages that came to the end of the order, or before its protected pages. Others
+    // came to its front, so the next two are asked for, too.
     const uint32_t next = at_[evictable_.head].next;
     if (next == kNone) return;
     visit_nodes(next, fetch_soon);
@@ -400,12 +404,6 @@ class Pool {
   void push_evictable(uint32_t page);
   // To the end of the order of eviction, or where the protected pages begin.
   void push_warm(uint32_t page);
-  // A page that was hit leaves the order.
-  void leave_protected(uint32_t page) {
-    if (protected_.first == page) protected_.first = at_[page].next;
-    --protected_.pages;
-  }
-  void protect_fewer();
   template <EvictionClass kClass>
   size_t push_run(std::span<const int32_t> ids);
   void note_class(PartIndex head, EvictionClass eviction_class) {
@@ -438,7 +436,6 @@ class Pool {
   void let_go(PartIndex head);
   Status verify_plain_page(uint32_t page) const;
   Status verify_parts(uint32_t page) const;
-  Status verify_protected() const;
   Status verify_lists(std::vector<uint8_t>* listed) const;
   Status verify_group(uint32_t group) const;
 
@@ -458,11 +455,7 @@ class Pool {
     uint32_t head = kNone, tail = kNone;
     uint64_t pages = 0;
   } evictable_;
-  struct {
-    uint32_t first = kNone;  // of the evictable pages; it and those after it are protected
-    uint64_t pages = 0;
-    uint32_t part = 0;  // at most one in so many
-  } protected_;
+  ProtectedPages protected_;  // of evictable_
   struct {
     uint64_t changes = 0;          // of the order
     uint32_t last_copied = kNone;  // of the pages at its front that were copied

@@ -48,6 +48,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
 
 // Blocks of one table were released together, so most of their pages stand one after the other: each such stretch is unlinked once.
 void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids, User user) {
+  const bool is_hit = user == User::kRequest && protected_.part > 0;
   uint32_t first = kNone, last = kNone;  // a stretch that leaves the order
   uint64_t n = 0;
   const auto unlink_stretch = [&] {
@@ -75,8 +76,8 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids, User user) {
       first = page;
     }
     last = page;
-    if (tag.hit) leave_protected(page);  // after what stood behind it was unlinked
-    tag.hit = tag.hit || user == User::kRequest;
+    if (tag.hit) protected_.leave(page, at_[page].next);  // after what stood behind it was unlinked
+    tag.hit = tag.hit || is_hit;
     ++n;
   }
   unlink_stretch();
@@ -86,6 +87,22 @@ void Pool::ref_blocks(GroupId group, std::span<const int32_t> ids, User user) {
   groups_[group.value].pages.used += n;
   cached_parts_ -= n;
   held_parts_ += n;
+}
+
+uint32_t Pool::cached_heads(PageId page, std::span<PartIndex> out) const {
+  if (plain_) {
+    const PartIndex head(page.value);
+    if (held(head) || at_.block(head.value).node == kNone) return 0;
+    out[0] = head;
+    return 1;
+  }
+  uint32_t n = 0;
+  const uint32_t ppp = groups_[at_.tag(page.value).group].shape.parts_per_page;
+  for (uint32_t q = 0; q < ppp; ++q) {
+    const PartIndex head(chains_[size_t{page.value} * stride_ + q].head);
+    if (head.value != kNone && !held(head) && at_.block(head.value).node != kNone) out[n++] = head;
+  }
+  return n;
 }
 
 uint32_t Pool::coldest(std::span<PageId> out) const {

@@ -77,22 +77,6 @@ Status Pool::verify_parts(uint32_t page) const {
   return {};
 }
 
-Status Pool::verify_protected() const {
-  uint32_t first = kNone;
-  uint64_t pages = 0;
-  for (uint32_t i = evictable_.head; i != kNone; i = at_[i].next) {
-    if (!at_.tag(i).hit && first != kNone) return fail(QUIRE_INTERNAL, "page %u: among protected pages, but not hit", i);
-    if (!at_.tag(i).hit) continue;
-    if (first == kNone) first = i;
-    ++pages;
-  }
-  uint64_t stale = 0;
-  for (uint32_t i = stale_.head; i != kNone; i = at_[i].next) stale += at_.tag(i).hit ? 1 : 0;
-  if (stale != stale_.hit_pages) return fail(QUIRE_INTERNAL, "stale list: wrong number of pages that were hit");
-  if (first != protected_.first || pages != protected_.pages) return fail(QUIRE_INTERNAL, "protected pages: wrong first one or number");
-  return {};
-}
-
 Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   uint64_t free = 0, evictable = 0, stale = 0;
   for (uint32_t i = free_.head; i != kNone; i = at_[i].next) {
@@ -121,13 +105,23 @@ Status Pool::verify_lists(std::vector<uint8_t>* listed) const {
   for (uint32_t i = spared_list_.head; i != kNone; i = at_[i].next) {
     if (spares_.count(i) == 0) return fail(QUIRE_INTERNAL, "page %u: nobody spares it, but it is among the spared", i);
   }
-  QUIRE_RETURN_IF_ERROR(verify_protected());
   const uint64_t others = evictable;
   QUIRE_RETURN_IF_ERROR(walk(spared_list_.head, spared_list_.tail, &evictable));
   if (evictable - others != spared_list_.pages) return fail(QUIRE_INTERNAL, "spared list: wrong length");
   QUIRE_RETURN_IF_ERROR(walk(stale_.head, stale_.tail, &stale));
   if (free != free_.pages || evictable != evictable_.pages || stale != stale_.pages)
     return fail(QUIRE_INTERNAL, "page lists: wrong lengths");
+  uint32_t first = kNone;
+  uint64_t hit = 0, stale_hit = 0;
+  for (uint32_t i = evictable_.head; i != kNone; i = at_[i].next) {
+    if (!at_.tag(i).hit && first != kNone) return fail(QUIRE_INTERNAL, "page %u: among protected pages, but not hit", i);
+    if (!at_.tag(i).hit) continue;
+    if (first == kNone) first = i;
+    ++hit;
+  }
+  for (uint32_t i = stale_.head; i != kNone; i = at_[i].next) stale_hit += at_.tag(i).hit ? 1 : 0;
+  if (first != protected_.first || hit != protected_.pages || stale_hit != stale_.hit_pages || (protected_.part == 0 && hit > 0))
+    return fail(QUIRE_INTERNAL, "protected pages: wrong first one, or wrong number");
   for (uint32_t i = 1; i < at_.size(); ++i) {
     Where w = at_.tag(i).where;
     bool right = (w == Where::kFree) == (((*listed)[i] & 1) != 0) && (w == Where::kEvictable) == (((*listed)[i] & 2) != 0);

@@ -139,8 +139,7 @@ struct Facts {
   bool writes_each_token(uint32_t num_tokens) const { return num_tokens <= limits.branches + 1; }
   uint64_t writes_per_step() const;  // at most, of one group
   double token_bytes() const;        // of groups that need everything
-  // Of free and evictable pages at most one in so many is protected because a request hit it (0094).
-  // 0: none.
+  // The pool's protected_part (0094).
   uint32_t protected_part() const { return strict_lru ? 0 : has_states ? 8 : 3; }
   uint64_t boundary_bytes() const;  // of the states of one boundary
   // What the plan serves with these options.

@@ -58,7 +58,7 @@ class NearEviction {
   std::vector<uint64_t> seen_in_;
   uint64_t look_ = 0;
   bool stepped_ = false, again_ = false;
-  uint64_t seen_ = 0;       // pages that are not protected
+  uint64_t seen_ = 0;       // pages that were not protected
   uint64_t changes_ = 0;    // of the order, until then
   uint64_t evictable_ = 0;  // pages, then
 };
@@ -71,17 +71,24 @@ void NearEviction::find(Note note) {
   changes_ = counts.order_changes;
   evictable_ = counts.evictable_pages;
   const uint32_t found = pool_.coldest(pages_);
+  // Others may come before pages that are protected. Those are looked at each time, and do not
+  // count as seen: whoever copies them must not make them the next ones.
+  const uint64_t first = counts.evictable_pages - counts.spared_pages - counts.protected_pages;
   const uint64_t looked_at = std::min<uint64_t>(found, look_pages_);
-  // Others may come between these and protected pages.
-  seen_ = std::min(looked_at, counts.evictable_pages - counts.spared_pages - counts.protected_pages);
+  seen_ = std::min(looked_at, first);
+  // Pages that were seen are the first ones. One behind others was there, went, and came back with
+  // other blocks.
   const uint64_t before = again_ ? UINT64_MAX : look_;
   again_ = false;
   ++look_;
+  bool seen = true;
   uint32_t unseen = 0;  // the first of pages_ are those
   for (uint32_t i = 0; i < found; ++i) {
-    uint64_t& look = seen_in_[pages_[i].value];
-    if (i < looked_at && look != 2 * before) pages_[unseen++] = pages_[i];
-    look = 2 * look_ + (i < looked_at ? 0 : 1);
+    const PageId page = pages_[i];
+    uint64_t& look = seen_in_[page.value];
+    seen = seen && i < first && look == 2 * before;
+    if (i < looked_at && !seen) pages_[unseen++] = page;
+    if (i < first) look = 2 * look_ + (i < looked_at ? 0 : 1);
   }
   for (uint32_t i = 0; i < unseen; ++i) {
     if (!pool_.evictable(pages_[i])) continue;  // a unit that was noted has it

@@ -146,7 +146,7 @@ int Naive::take(uint32_t group) {
 
 void Naive::ref(int block, bool hit) {
   Block& b = blocks_[block];
-  b.hit = b.hit || hit;
+  b.hit = b.hit || (hit && part_ > 0);
   if (b.refs++ == 0 && !b.fenced) order_.erase(std::find(order_.begin(), order_.end(), block));
 }
 
@@ -168,16 +168,18 @@ void Naive::let_go(int block) {
   ++free_;
 }
 
-// At the end if it was hit, else before those that were. Where these are too many, the first one counts as if it had not been.
+// At the end if it was hit, else before those that were. Where these are too many, the first ones count as if they had not been.
 void Naive::put_in_order(int block) {
   const auto is_protected = [this](int b) { return blocks_.at(b).hit && blocks_.at(b).spares == 0; };
-  const bool last = blocks_[block].hit || blocks_[block].spares > 0;
-  order_.insert(last ? order_.end() : std::find_if(order_.begin(), order_.end(), is_protected), block);
-  while (is_protected(block)) {
-    const auto many = static_cast<size_t>(std::count_if(order_.begin(), order_.end(), is_protected));
-    if (many == 0 || (part_ != 0 && many * part_ <= order_.size() + free_)) break;
-    blocks_[*std::find_if(order_.begin(), order_.end(), is_protected)].hit = false;
+  const auto first = [&] { return std::find_if(order_.begin(), order_.end(), is_protected); };
+  const auto num_protected = [&] { return static_cast<size_t>(std::count_if(order_.begin(), order_.end(), is_protected)); };
+  if (blocks_[block].spares > 0) return order_.push_back(block);
+  if (!blocks_[block].hit) {
+    order_.insert(first(), block);
+    return;
   }
+  order_.push_back(block);
+  while (num_protected() * part_ > order_.size() + free_) blocks_[*first()].hit = false;
 }
 
 void Naive::publish(int block, const std::string& name) {

@@ -144,7 +144,7 @@ class Naive {
   std::map<int, Block> blocks_;
   int next_block_ = 0;
   std::vector<int> order_;   // evictable, oldest first; spared ones go last
-  size_t part_ = 0;          // of free and evictable ones at most one in so many is protected; 0: none
+  size_t part_ = 0;          // at most one in so many free and evictable ones is protected; 0: none
   std::vector<int> fenced_;  // in order
   std::map<std::pair<std::string, uint32_t>, int> index_;
   std::array<Sequence, 2> sequences_;

@@ -173,7 +173,9 @@ void add_times(CLI::App* command, replay::Timing* timing) {
 
 // What is replayed besides, and what is recorded.
 void add_comparisons(CLI::App* command, const std::shared_ptr<ReplayArguments>& arguments) {
-  command->add_flag("--first-chunks", arguments->first_chunks, "start a request when its first chunk fits, not its whole prompt");
+  command->add_flag("--first-chunks", arguments->first_chunks,
+                    "start a request when its first chunk fits; else when its prompt fits, and what it and the running ones will "
+                    "generate if each generates as much as the mean of those that ended");
   command->add_flag("--link-tails", arguments->link_tails,
                     "guess which prompt goes on with the unfinished last block of another, and give its block the same text; for traces "
                     "whose ids name whole blocks, as Mooncake's");

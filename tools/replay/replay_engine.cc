@@ -114,16 +114,19 @@ void Engine::admit() {
 }
 
 // For how many tokens there must be room when the request begins; 0: for those of its first chunk. Beside its prompt these are the tokens
-// that it and the running requests will generate if each generates as many as the mean of those that ended.
+// that it and those that run or begin before it will generate if each generates as many as the mean of those that ended. All are asked for
+// as tokens of this request, so at most to the length of the longest sequence, and of a window or a state only once.
 uint64_t Engine::full_tokens(const Running& one) const {
   if (!options_.whole_prompts) return 0;
   const auto alone = static_cast<double>(one.prompt + 1);
-  double more = mean_output_;
-  bool beside = false;
+  const auto left = [this](const Running& of) { return std::max(0.0, mean_output_ - static_cast<double>(of.generated)); };
+  double more = left(one);
+  bool beside = false, before = true;
   for (const Running& other : running_) {
+    before = before && other.sequence != one.sequence;
     if (other.sequence == one.sequence) continue;
     beside = true;
-    if (other.matched) more += std::max(0.0, mean_output_ - static_cast<double>(other.generated));
+    if (other.matched || before) more += left(other);
   }
   return static_cast<uint64_t>(beside ? alone + more : alone);
 }

@@ -99,6 +99,9 @@ typedef struct quire_cache_options {
  * them. Chunks are not stopped for them. */
 #define QUIRE_CACHE_STATES_AT_BLOCKS 0x4u
 /* Cached blocks and checkpoints are evicted strictly by last use (LRU). Without this flag:
+ * - Blocks that requests hit are evicted after those that none did (segmented LRU). This protects
+ *   at most an eighth of the free and evictable pages in models with recurrent states, a third in
+ *   others. A preempted sequence that finds its own blocks again does not count as a hit.
  * - Blocks that left a window within the row that computed them, or while the sequence decoded, are
  *   evicted first, except near boundaries where others are expected to resume. This does not apply
  *   if checkpoint_interval or keep_states chooses which windows are findable.

@@ -36,7 +36,7 @@ class Cached {
     pool_.unref((*this)[i], 0, how);
   }
   // Pages as they were made, the next one to be evicted first.
-  std::vector<size_t> order() {
+  std::vector<size_t> order(const std::vector<uint32_t>& refs = {}, const std::vector<uint32_t>& spares = {}) {
     std::vector<PageId> pages(pool_.num_pages());
     pages.resize(pool_.coldest(pages));
     std::vector<size_t> out;
@@ -44,7 +44,7 @@ class Cached {
       const auto at = std::find(ids_.begin(), ids_.end(), static_cast<int32_t>(page.value));
       out.push_back(static_cast<size_t>(at - ids_.begin()));
     }
-    const Status ok = pool_.verify(std::vector<uint32_t>(pool_.num_part_slots(), 0));
+    const Status ok = pool_.verify(refs.empty() ? std::vector<uint32_t>(pool_.num_part_slots(), 0) : refs, spares);
     EXPECT_TRUE(ok.ok()) << ok.message();
     return out;
   }
@@ -132,6 +132,50 @@ TEST(EvictionOrder, AResetForgetsWhatIsProtected) {
   EXPECT_EQ(cached.order(), (Order{3, 0}));
 }
 
+TEST(EvictionOrder, APageThatComesBeforeAllOthersIsAChange) {
+  for (const bool run : {false, true}) {
+    Cached cached(5, 1);
+    for (const size_t i : {0u, 1u, 2u}) cached.use(i, User::kRequest);
+    for (const size_t i : {3u, 4u}) cached.pool().ref(cached[i]);
+    const std::vector<int32_t> ids{static_cast<int32_t>(cached[4].value), static_cast<int32_t>(cached[3].value)};
+    const uint64_t before = cached.pool().counts().order_changes;
+    if (run) {
+      cached.pool().unref_blocks(GroupId(0), ids, 0);
+    } else {
+      for (const size_t i : {3u, 4u}) cached.pool().unref(cached[i], 0);
+    }
+    EXPECT_EQ(cached.order(), (Order{3, 4, 0, 1, 2}));
+    EXPECT_EQ(cached.pool().counts().order_changes, before + 1) << "3 is the next one";
+  }
+}
+
+TEST(EvictionOrder, WhatTakesThePlaceOfAProtectedPageIsProtected) {
+  Cached cached(6, 2);
+  for (const size_t i : {1u, 2u}) cached.use(i, User::kRequest);
+  cached.pool().take_place_of(cached[3], cached[1]);
+  EXPECT_EQ(cached.order(), (Order{0, 4, 5, 3, 1, 2}));
+  cached.use(0, User::kOther);
+  EXPECT_EQ(cached.order(), (Order{4, 5, 0, 3, 1, 2})) << "3 is the first that is protected";
+  cached.pool().take_place_of(cached[1], cached[4]);
+  cached.use(5, User::kOther);
+  EXPECT_EQ(cached.order(), (Order{1, 4, 0, 5, 3, 2})) << "1 is not protected any more";
+}
+
+TEST(EvictionOrder, APageThatWasHitIsProtectedWhenItsSpareEnds) {
+  Cached cached(5, 2);
+  std::vector<uint32_t> lives;
+  for (const size_t i : {0u, 1u}) lives.push_back(cached.pool().spare(cached.pool().page_of(cached[i])));
+  cached.use(0, User::kRequest);
+  std::vector<uint32_t> spares(6, 0);
+  spares[cached[0].value] = spares[cached[1].value] = 1;
+  EXPECT_EQ(cached.order({}, spares), (Order{2, 3, 4}));
+  for (const size_t i : {0u, 1u}) cached.pool().end_spare(cached.pool().page_of(cached[i]), lives[i]);
+  EXPECT_EQ(cached.order(), (Order{2, 3, 4, 1, 0}));
+  static_cast<void>(cached.pool().spare(cached.pool().page_of(cached[0])));  // protected and spared
+  cached.pool().retire_all();
+  EXPECT_TRUE(cached.order().empty());
+}
+
 // The same as a list.
 struct Naive {
   struct Page {
@@ -144,7 +188,7 @@ struct Naive {
 
   void use(size_t i, bool request) {
     if (pages[i].refs++ == 0) std::erase(order, i);
-    pages[i].hit = pages[i].hit || request;
+    pages[i].hit = pages[i].hit || (request && part > 0);
   }
   void release(size_t i, bool cold) {
     Page& page = pages[i];
@@ -159,11 +203,8 @@ struct Naive {
     const auto first_hit = [&] { return std::find_if(order.begin(), order.end(), hit); };
     order.insert(page.hit ? order.end() : first_hit(), i);
     if (!page.hit) return;
-    while (first_hit() != order.end()) {
-      const auto many = static_cast<size_t>(std::count_if(order.begin(), order.end(), hit));
-      if (part > 0 && many * part <= order.size()) break;
-      pages[*first_hit()].hit = false;
-    }
+    const auto num_hit = [&] { return static_cast<size_t>(std::count_if(order.begin(), order.end(), hit)); };
+    while (num_hit() * part > order.size()) pages[*first_hit()].hit = false;
   }
   // The first one is evicted, and taken anew.
   size_t recycle() {
@@ -182,6 +223,7 @@ TEST(EvictionOrder, IsThatOfAList) {
     const auto num = static_cast<uint32_t>(3 + rng() % 30);
     const auto part = static_cast<uint32_t>(rng() % 5);
     Cached cached(num, part);
+    std::vector<std::vector<int32_t>> kept;
     Naive naive;
     naive.part = part;
     for (size_t i = 0; i < num; ++i) naive.order.push_back(i);
@@ -207,7 +249,11 @@ TEST(EvictionOrder, IsThatOfAList) {
         ASSERT_EQ(static_cast<uint32_t>(id), cached[naive.recycle()].value);
         cached.pool().publish(PartIndex(static_cast<uint32_t>(id)), NodeId(7));
       }
-      for (const auto& some : {ids, taken}) {
+      kept.push_back(ids);
+      kept.push_back(taken);
+      std::shuffle(kept.begin(), kept.end(), rng);
+      for (; kept.size() > 6 || (!kept.empty() && rng() % 3 > 0); kept.pop_back()) {
+        const std::vector<int32_t> some = kept.back();
         cached.pool().unref_blocks(GroupId(0), some, 0, how);
         for (size_t i = some.size(); i > 0; --i) {
           size_t number = 0;
@@ -215,7 +261,9 @@ TEST(EvictionOrder, IsThatOfAList) {
           naive.release(number, how == EvictionClass::kCold);
         }
       }
-      ASSERT_EQ(cached.order(), naive.order);
+      std::vector<uint32_t> refs(cached.pool().num_part_slots(), 0);
+      for (size_t i = 0; i < num; ++i) refs[cached[i].value] = naive.pages[i].refs;
+      ASSERT_EQ(cached.order(refs), naive.order);
       const auto hit = [&](size_t i) { return naive.pages[i].hit; };
       most = std::max<uint64_t>(most, std::count_if(naive.order.begin(), naive.order.end(), hit));
     }

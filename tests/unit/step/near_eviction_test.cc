@@ -260,6 +260,11 @@ TEST(NearEviction, MissesNothing) {
     Fixture f(shapes[seed % shapes.size()], (129 + pick(200)) / shapes[seed % shapes.size()][0].parts_per_page, 2,
               states_of(seed <= 20 ? QUIRE_CACHE_STRICT_LRU : 0));
     watch(f, 16, QUIRE_UNIT_EVICTING);
+    // With one group, by default: beside running sequences, so that few pages are not protected.
+    const bool beside = seed > 20 && seed % shapes.size() == 0;
+    for (uint32_t other = 0; beside && other < 6 && f.stats().pages_free > 65; ++other) {
+      f.prefill(f.open(), count_from(static_cast<quire_symbol>((1 << 24) + 1000 * other), 120));
+    }
     std::set<std::string> reported;
     std::vector<std::vector<quire_symbol>> prompts;
     std::vector<quire_unit> held;
@@ -308,7 +313,7 @@ TEST(NearEviction, MissesNothing) {
     // Blocks are evicted in another order where they share a page with some that are in use, and where an older block of one group goes
     // that was computed again together with those of another group.
     const std::vector<GroupSketch>& shape = shapes[seed % shapes.size()];
-    const uint64_t most = shape.size() == 1 && shape[0].parts_per_page == 1 ? 0 : gone / (seed <= 20 ? 8 : 6);
+    const uint64_t most = shape.size() == 1 && shape[0].parts_per_page == 1 ? 0 : gone / 8;
     EXPECT_LE(missed, most) << "of " << gone;
     EXPECT_EQ(f.stats().units_given_up, 0U);
     end_all(f, held);

@@ -67,9 +67,28 @@ TEST(Protected, AreEvictedWhereNothingElseIsLeft) {
     for (uint32_t number = 0; number < 7; ++number) ask(f, number);
   }
   const SequenceId id = f.open();
-  EXPECT_EQ(f.prefill(id, count_from(1 << 20, 127)), 0u);
-  EXPECT_EQ(f.stats().pages_used, 32u);
+  EXPECT_EQ(f.prefill(id, count_from(1 << 20, 100)), 0u);
+  EXPECT_EQ(cached(f, 4), 0u);
+  EXPECT_EQ(cached(f, 6), kTokens) << "the one that was hit last";
+  EXPECT_EQ(f.prefill(f.open(), count_from(2 << 20, 20)), 0u);
+  EXPECT_EQ(cached(f, 5), 0u);
+  EXPECT_LT(cached(f, 6), kTokens);
   EXPECT_TRUE(f.cache->sequence_finish(id).ok());
+}
+
+// Attention without a state behind it is of no use, and states have to fit, too.
+TEST(Protected, AnEighthWhereThereAreStates) {
+  Fixture f({kFull, kState}, 161);
+  for (int i = 0; i < 2; ++i) {
+    for (uint32_t number = 0; number < 16; ++number) ask(f, number);
+  }
+  uint64_t before = 0, after = 0;
+  for (uint32_t number = 0; number < 16; ++number) before += cached(f, number);
+  for (uint32_t other = 20; other < 80; ++other) ask(f, other);
+  for (uint32_t number = 0; number < 16; ++number) after += cached(f, number);
+  EXPECT_EQ(before, 16 * kTokens);
+  EXPECT_GE(after, 3 * kTokens);
+  EXPECT_LE(after, 5 * kTokens) << "20 pages are protected, four or five of each prompt";
 }
 
 }  // namespace
