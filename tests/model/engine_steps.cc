@@ -44,6 +44,20 @@ bool Engine::want(Request* r, bool faults, quire_reserve_entry* e) {
   return true;
 }
 
+// What a request lost that was preempted is for those that run: one that begins would be preempted next.
+void Engine::leave_out_new_ones() {
+  const auto runs = [this](size_t request) { return requests_[request].reserved > 0; };
+  if (std::none_of(who_.begin(), who_.end(), runs)) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < who_.size(); ++i) {
+    if (!runs(who_[i])) continue;
+    entries_[kept] = entries_[i];
+    who_[kept++] = who_[i];
+  }
+  entries_.resize(kept);
+  who_.resize(kept);
+}
+
 void Engine::reserve(bool faults) {
   entries_.clear();
   symbols_.clear();
@@ -54,6 +68,7 @@ void Engine::reserve(bool faults) {
     entries_.push_back(e);
     who_.push_back(i);
   }
+  if (!faults && starving_) leave_out_new_ones();
   results_.assign(entries_.size(), quire_reserve_result{});
   before_ = stats();
   StepId step;
@@ -65,6 +80,7 @@ void Engine::reserve(bool faults) {
     MODEL_REQUIRE(before_.pages_free + before_.pages_evictable < pages, "units were given up though there was room for all");
   }
   see_units(true);
+  for (size_t i = 0; i < entries_.size(); ++i) starving_ = starving_ && (results_[i].code != QUIRE_OK || requests_[who_[i]].reserved == 0);
   PlannedStep planned;
   planned.id = step;
   planned.rows.reserve(entries_.size());
@@ -131,6 +147,7 @@ void Engine::relieve() {
                                       std::to_string(before_.pages_free) + " free, " + std::to_string(before_.pages_evictable) +
                                       " evictable, " + std::to_string(before_.pages_used) + " used");
   if (youngest == requests_.size() || (youngest == 0 && requests_.size() > 1 && !asked)) return;
+  starving_ = true;
   allowed(kPreempt) ? preempt(youngest) : finish(youngest);
 }
 

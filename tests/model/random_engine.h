@@ -255,6 +255,7 @@ class Engine {
   void start_life(Request* r);
   void cut_blocks(Request* r, uint64_t tokens) const;
 
+  void leave_out_new_ones();
   void reserve(bool faults);
   bool want(Request* r, bool faults, quire_reserve_entry* entry);
   PlannedRow row_of(const quire_reserve_entry& entry, const quire_reserve_result& result, Request* r);
@@ -305,6 +306,7 @@ class Engine {
   std::vector<quire_symbol> symbols_;
   std::vector<quire_reserve_result> results_;
   std::vector<size_t> who_;
+  bool starving_ = false;         // one was preempted, and none of those that run went on since
   quire_cache_stats expected_{};  // the counters that the engine can know
   quire_cache_stats before_{};    // at the last reserve
   Rng hold_rng_{0};               // dice of their own: without them everything else happens as it did
