@@ -319,7 +319,7 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
   PageRecords::Record* const at = at_.data();
   const bool any_fenced = !fenced_.empty();
   const auto link = [](uint32_t nearer, uint32_t farther) { return kWarm ? Link{nearer, farther} : Link{farther, nearer}; };
-  const bool hit = kWarm && at[static_cast<uint32_t>(ids.back())].tag.hit;
+  const bool hit = kWarm && !ids.empty() && at[static_cast<uint32_t>(ids.back())].tag.hit;
   uint32_t beyond = kNone, neighbour = kNone;  // the pages come between these
   uint32_t end = kNone, before = kNone;
   size_t n = 0;
