@@ -68,7 +68,7 @@ size_t states_to_visit() {
 #ifdef NDEBUG
   return test::full_or(40'000, 12'000);
 #else
-  return 1'200;
+  return 3'000;
 #endif
 }
 
