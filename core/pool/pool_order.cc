@@ -7,6 +7,7 @@
 namespace quire {
 
 using page_list::append;
+using page_list::insert;
 using page_list::unlink;
 
 uint32_t Pool::spare(PageId page) {
@@ -35,10 +36,7 @@ void Pool::take_place_of(PartIndex head, PartIndex other) {
     const uint32_t page = page_number(head.value), place = page_number(other.value);
     if (at_.tag(page).spared || at_.tag(place).spared) continue;
     leave_order(page);
-    const uint32_t before = at_[place].prev;
-    at_[page] = {before, place};
-    at_[place].prev = page;
-    (before != kNone ? at_[before].next : evictable_.head) = page;
+    insert(&at_, page, place, &evictable_.head, &evictable_.tail);
     at_.tag(page).hit = at_.tag(place).hit;
     if (!at_.tag(place).hit) continue;
     ++protected_.pages;
