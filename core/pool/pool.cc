@@ -63,9 +63,7 @@ void Pool::push_evictable(uint32_t page) {
   if (at_.tag(page).place != Place::kBack) {
     const bool is_copy = at_.tag(page).place == Place::kCopied;
     const uint32_t before = is_copy ? ahead_.last_copied : kNone, next = before != kNone ? at_[before].next : evictable_.head;
-    at_[page] = {before, next};
-    (next != kNone ? at_[next].prev : evictable_.tail) = page;
-    (before != kNone ? at_[before].next : evictable_.head) = page;
+    insert(&at_, page, next, &evictable_.head, &evictable_.tail);
     if (is_copy) ahead_.last_copied = page;
     at_.tag(page).hit = false;
     ++ahead_.changes;
