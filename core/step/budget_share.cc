@@ -41,8 +41,11 @@ void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evict
   const auto lost = static_cast<double>(std::max(by_share, by_pool));
   if (lost == 0) return;
   usual_loss_ += usual_loss_ == 0 ? lost : (lost - usual_loss_) / kMemory;
-  bytes_ += boundary_ * (static_cast<double>(by_share) - static_cast<double>(by_pool)) / usual_loss_;
-  bytes_ = std::clamp(bytes_, least_, most_);
+  const double gained = static_cast<double>(by_share) - static_cast<double>(by_pool);
+  losses_ = std::min(losses_ + 1, kAgreement);
+  side_ += ((gained > 0 ? 1 : -1) - side_) / losses_;
+  const double step = boundary_ * kLeastStep * (1 + kMostAdded * side_ * side_);
+  bytes_ = std::clamp(bytes_ + step * gained / usual_loss_, least_, most_);
 }
 
 }  // namespace quire
