@@ -1,8 +1,8 @@
 // The adaptive limit of kept states where the caller gives none. Too low: states are computed again
 // although their keys and values are cached. Too high: states outlive their keys and values. Both
 // losses are seen: boundaries that lost their states are remembered for a while. When a prompt
-// passes one of them, the share moves to the side that would have served it. Losses are few: some
-// hundreds among ten thousand prompts. Those that agree with the ones before them move it by more.
+// passes one of them, the share moves to the side that would have served it. Losses are few: a few
+// hundred among ten thousand prompts. The more the last ones agree with it, the more a loss moves it.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,10 @@ class BudgetShare {
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static_assert(kMostRemembered <= GoneBoundaries::kMost);
   static constexpr double kMemory = 100;  // losses that the usual one is the mean of
-  // For a usual loss the share moves by so much of a boundary, and by so many times that more where
-  // the last losses are all on one side. kAgreement: so many of them.
-  static constexpr double kLeastStep = 1. / 16, kMostAdded = 20, kAgreement = 8;
+  // Of a boundary: a usual loss moves the share by this if the last ones were on the other side, or
+  // on both alike. kMostAdded: so many times this is added if they were all on the same side.
+  static constexpr double kLeastStep = 1. / 16, kMostAdded = 15;
+  static constexpr double kAgreement = 8;  // losses that side_ is the mean of
 
   uint32_t now(bool for_the_share) const;
 
@@ -45,8 +46,8 @@ class BudgetShare {
   double bytes_ = 0, least_ = 0, most_ = 0;
   double boundary_ = 0;                  // bytes
   double usual_loss_ = 0;                // tokens
-  double losses_ = 0;                    // that side_ is the mean of
-  double side_ = 0;                      // 1: all of them were by the share; -1: all by the pool
+  double losses_ = 0;                    // so far, at most kAgreement
+  double side_ = 0;                      // 1: the last ones were all by the share; -1: by the pool
   uint64_t boundaries_ = 1, pages_ = 1;  // that are remembered
   uint64_t given_up_ = 0, evicted_pages_ = 0;
   GoneBoundaries gone_;

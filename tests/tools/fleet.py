@@ -9,8 +9,8 @@ import sys
 QUIRE, MODEL = sys.argv[1:]
 
 
-def replay(*options):
-    command = [QUIRE, "replay", MODEL, "agents:10", "--json", "--verify", *options]
+def replay(*options, trace="agents:10"):
+    command = [QUIRE, "replay", MODEL, trace, "--json", "--verify", *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -22,7 +22,8 @@ for row in one["fleet"]:
         assert row[field] == one[field], (row["router"], field, row[field], one[field])
     assert row["busy_share"] == 1 and row["least_requests"] == row["most_requests"] == one["requests"], row
 
-rows = {row["router"]: row for row in replay("--memory", "8GiB", "--concurrency", "8", "--engines", "3")["fleet"]}
+fleet = replay("--memory", "8GiB", "--concurrency", "8", "--engines", "3", trace="agents:20")["fleet"]
+rows = {row["router"]: row for row in fleet}
 assert set(rows) == {"prefix", "random", "least-loaded"}, rows
 assert rows["prefix"]["hit_share"] > 1.1 * max(rows["random"]["hit_share"], rows["least-loaded"]["hit_share"]), rows
 assert rows["prefix"]["computed_tokens"] < rows["random"]["computed_tokens"], rows

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kUnitTokens = 4;
 constexpr uint64_t kBoundaryBytes = 1600, kPoolBytes = 1024 * kBoundaryBytes;
-constexpr uint64_t kLeast = kBoundaryBytes / 16, kFull = kLeast * 21;  // a step, alone and in a row
+constexpr uint64_t kLeast = kBoundaryBytes / 16, kFull = kBoundaryBytes;  // steps
 constexpr uint64_t kQuarterBytes = kPoolBytes / 4;
 
 // One prompt of two units. Its first boundary went for the share, and its keys and values are
@@ -28,14 +28,21 @@ class Losses {
     share_.prepare(kPoolBytes, kBoundaryBytes / 2, kBoundaryBytes);
     EXPECT_EQ(share_.bytes(), kQuarterBytes);
   }
-  // Each costs one unit.
-  void by_share() {
-    share_.went(first_, true);
-    share_.learn(first_, 0, kUnitTokens, 0);
+  // Each costs so many units.
+  void by_share(uint32_t units = 1) {
+    const NodeId node = units == 1 ? first_ : second_;
+    share_.went(node, true);
+    share_.learn(node, 0, units * kUnitTokens, 0);
   }
-  void by_pool() {
+  void by_pool(uint32_t units = 1) {
     share_.went(second_, false);
-    share_.learn(second_, kUnitTokens, kUnitTokens, 0);
+    share_.learn(second_, (2 - units) * kUnitTokens, kUnitTokens, 0);
+  }
+  // Of one prompt: one unit by the share, two by the pool.
+  void by_both() {
+    share_.went(first_, true);
+    share_.went(second_, false);
+    share_.learn(second_, 0, kUnitTokens, 0);
   }
   void none() { share_.learn(second_, 2 * kUnitTokens, 2 * kUnitTokens, 0); }
   uint64_t bytes() const { return share_.bytes(); }
@@ -62,14 +69,29 @@ class Losses {
 TEST(BudgetShare, LossesOfOneSideMoveItByFullSteps) {
   Losses more, less;
   for (uint64_t n = 1; n <= 20; ++n) {
+    more.none();
     more.by_share();
     less.by_pool();
-    EXPECT_NEAR(static_cast<double>(more.bytes()), static_cast<double>(kQuarterBytes + n * kFull), 1) << n;
-    EXPECT_NEAR(static_cast<double>(less.bytes()), static_cast<double>(kQuarterBytes - n * kFull), 1) << n;
+    less.none();
+    EXPECT_EQ(more.bytes(), kQuarterBytes + n * kFull) << n;
+    EXPECT_EQ(less.bytes(), kQuarterBytes - n * kFull) << n;
   }
+}
+
+TEST(BudgetShare, ALargerLossMovesItByMore) {
+  Losses more, less;
+  for (uint32_t n = 0; n < 200; ++n) more.by_share();
   const uint64_t before = more.bytes();
-  more.none();
-  EXPECT_EQ(more.bytes(), before);
+  more.by_share(2);
+  EXPECT_NEAR(static_cast<double>(more.bytes() - before), 2. * kFull / 1.01, 1) << "twice the usual one, of which it is part";
+  less.by_pool(2);
+  EXPECT_EQ(less.bytes(), kQuarterBytes - kFull) << "the first one is the usual one";
+}
+
+TEST(BudgetShare, OfOnePromptTheLargerLossCountsByWhatItIsMore) {
+  Losses losses;
+  losses.by_both();
+  EXPECT_EQ(losses.bytes(), kQuarterBytes - kFull / 2);
 }
 
 TEST(BudgetShare, LossesThatDisagreeMoveItByLittle) {
@@ -86,7 +108,6 @@ TEST(BudgetShare, LossesThatDisagreeMoveItByLittle) {
     losses.by_pool();
     EXPECT_LE(between - losses.bytes(), kLeast * 5 / 4);
     EXPECT_LT(losses.bytes(), between);
-    EXPECT_NEAR(static_cast<double>(losses.bytes()), static_cast<double>(before), 1);
   }
 }
 
@@ -94,15 +115,25 @@ TEST(BudgetShare, ItTurnsWhenLossesComeFromTheOtherSide) {
   Losses losses;
   for (uint32_t n = 0; n < 50; ++n) losses.by_share();
   const uint64_t most = losses.bytes();
-  uint64_t step = 0;
-  for (uint32_t n = 0; n < 40; ++n) {
-    const uint64_t before = losses.bytes();
+  for (uint32_t n = 1; n <= 5; ++n) {
     losses.by_pool();
-    step = before - losses.bytes();
-    if (n == 4) { EXPECT_LE(step, 2 * kLeast) << "about as many of each"; }
+    EXPECT_NEAR(static_cast<double>(most - losses.bytes()), n * kLeast, 1) << "most of the last ones were on the other side";
   }
-  EXPECT_GT(step, kFull - kLeast) << "nearly a full one again";
-  EXPECT_LT(losses.bytes(), most - 25 * kFull);
+  for (uint32_t n = 5; n < 40; ++n) losses.by_pool();
+  const uint64_t before = losses.bytes();
+  losses.by_pool();
+  EXPECT_GT(before - losses.bytes(), kFull - kLeast) << "nearly a full step again";
+  EXPECT_LT(losses.bytes(), most - 20 * kFull);
+}
+
+TEST(BudgetShare, ItEndsAtTwoBoundariesAndAtThePool) {
+  Losses more, less;
+  for (uint32_t n = 0; n < 1000; ++n) {
+    more.by_share();
+    less.by_pool();
+  }
+  EXPECT_EQ(more.bytes(), kPoolBytes);
+  EXPECT_EQ(less.bytes(), 2 * kBoundaryBytes);
 }
 
 }  // namespace

@@ -324,7 +324,7 @@ TEST(Reuse, TheShareOfStatesMovesToWhereItSpares) {
   uint64_t sum = 0;
   for (const uint32_t talks : {100U, 130U, 160U, 200U}) sum += hits_of_turns(0, 4, talks, talks == kTalks ? kTurns : 2 * kTurns);
   std::printf("four numbers of conversations: %llu tokens\n", static_cast<unsigned long long>(sum));
-  EXPECT_GT(sum, 35500u);
+  EXPECT_GT(sum, 35500u) << "35,628; 36,748 when each loss moved the share by a boundary";
 }
 
 // 80 conversations that take turns; 100 boundaries are kept. again: after each turn the one before is asked again, too.
