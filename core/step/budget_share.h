@@ -2,7 +2,7 @@
 // although their keys and values are cached. Too high: states outlive their keys and values. Both
 // losses are seen: boundaries that lost their states are remembered for a while. When a prompt
 // passes one of them, the share moves to the side that would have served it. Losses are few: a few
-// hundred among ten thousand prompts. The more the last ones agree with it, the more a loss moves it.
+// hundred among ten thousand prompts. The more the last ones agree with a loss, the more it moves.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class BudgetShare {
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static_assert(kMostRemembered <= GoneBoundaries::kMost);
   static constexpr double kMemory = 100;  // losses that the usual one is the mean of
-  // Of a boundary: a usual loss moves the share by this if the last ones were on the other side, or
-  // on both alike. kMostAdded: so many times this is added if they were all on the same side.
+  // Of a boundary: a usual loss moves the share by a least step, and by kMostAdded such steps more if
+  // all of the last ones were on its side.
   static constexpr double kLeastStep = 1. / 16, kMostAdded = 15;
   static constexpr double kAgreement = 8;  // losses that side_ is the mean of
 
