@@ -2,7 +2,7 @@
 // although their keys and values are cached. Too high: states outlive their keys and values. Both
 // losses are seen: boundaries that lost their states are remembered for a while. When a prompt
 // passes one of them, the share moves to the side that would have served it. Losses are few: a few
-// hundred among ten thousand prompts. The more the last ones agree with a loss, the more it moves.
+// hundred among ten thousand prompts. A loss moves the share by more if those before it agree.
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ class BudgetShare {
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static_assert(kMostRemembered <= GoneBoundaries::kMost);
   static constexpr double kMemory = 100;  // losses that the usual one is the mean of
-  // Of a boundary: a usual loss moves the share by a least step, and by kMostAdded such steps more if
-  // all of the last ones were on its side.
+  // Of a boundary: a usual loss moves the share by a least step, and by kMostAdded such steps more
+  // if all losses were on its side; in between, by the square of their mean.
   static constexpr double kLeastStep = 1. / 16, kMostAdded = 15;
-  static constexpr double kAgreement = 8;  // losses that side_ is the mean of
+  static constexpr double kAgreement = 8;  // a loss is one in so many of side_
 
   uint32_t now(bool for_the_share) const;
 
@@ -47,7 +47,7 @@ class BudgetShare {
   double boundary_ = 0;                  // bytes
   double usual_loss_ = 0;                // tokens
   double losses_ = 0;                    // so far, at most kAgreement
-  double side_ = 0;                      // 1: the last ones were all by the share; -1: by the pool
+  double side_ = 0;                      // 1: all losses were by the share; -1: all by the pool
   uint64_t boundaries_ = 1, pages_ = 1;  // that are remembered
   uint64_t given_up_ = 0, evicted_pages_ = 0;
   GoneBoundaries gone_;
