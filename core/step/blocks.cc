@@ -326,7 +326,6 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
 // a block are the pool's to know. A load has no steps of its sequence beside it.
 void Blocks::prune(uint32_t sequence, const Step& step, size_t row) {
   Sequence& s = sequences_.at(sequence);
-  if (s.committed < s.falls_at) return;
   s.falls_at = UINT64_MAX;
   for (uint32_t g = 0; g < facts_.num_groups; ++g) {
     const GroupFacts& group = facts_.groups[g];

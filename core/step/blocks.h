@@ -83,7 +83,7 @@ class Blocks {
   void release_cold_from(uint32_t sequence, uint64_t token);
   void give_back_encoder(uint32_t sequence);
   void release_all(uint32_t sequence, uint64_t cold_from = UINT64_MAX);
-  // Releases what left the live ranges at `committed`.
+  // Releases what left the live ranges at `committed`. Before falls_at there is nothing.
   void prune(uint32_t sequence, const Step& step, size_t row);
 
   uint64_t num_copies() const { return num_copies_; }

@@ -71,19 +71,19 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
   const auto given = symbols.subspan(entry.symbols_offset, entry.num_symbols);
   if (given.size() != 1 || !sequences.append_symbol(q, given[0])) sequences.append_symbols(q, given);
   // A row that was taken back stands where it stood; any other one has something to keep where it passed a boundary.
-  const bool passed =
-      facts.has_states && (entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position));
-  const bool swaps = facts.swaps_states && !passed && row.num_tokens == 1;
-  const bool sound = !facts.has_states || swaps || states.commit_states(step, r, entry.num_accepted);
+  bool passed = false, swaps = false, sound = true;
+  if (facts.has_states) {
+    passed = entry.num_accepted == 0 || facts.joint.quotient(s.committed) != facts.joint.quotient(row.position);
+    swaps = facts.swaps_states && !passed && row.num_tokens == 1;
+    sound = swaps || states.commit_states(step, r, entry.num_accepted);
+  }
   // Units that nobody took keep their paths in the index, whatever became of the blocks.
   while (!publishing.publish_units(q)) {
     if (!units.give_up_waiting()) publishing.silence(q);
   }
-  if (facts.has_states && sound && passed) checkpointing.publish_states(step, r);
-  if (swaps) {
-    states.swap_states(step, r);
-  } else if (facts.has_states) {
-    states.retire_states(step, r, entry.num_accepted > 0);
+  if (facts.has_states) {
+    if (sound && passed) checkpointing.publish_states(step, r);
+    swaps ? states.swap_states(step, r) : states.retire_states(step, r, entry.num_accepted > 0);
   }
   if (events.has_announced()) [[unlikely]]
     events.report(s.root);
@@ -97,7 +97,7 @@ void Cache::Impl::commit_row(Step* step, size_t r, const quire_commit_entry& ent
     if (ends || row.kept.prompt_end > 0) [[unlikely]]
       end_prompt(row, ends);
   }
-  if (facts.has_falling) blocks.prune(q, *step, r);
+  if (facts.has_falling && s.committed >= s.falls_at) blocks.prune(q, *step, r);
   if (!sound) [[unlikely]]
     reset_sequence(q);
   if (s.reserved > 0) [[likely]]
