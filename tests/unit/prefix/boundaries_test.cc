@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "tests/unit/prefix/small_index.h"
+
 namespace quire {
 namespace {
 
@@ -12,7 +14,10 @@ constexpr uint32_t kUnit = 4;
 
 class Tree {
  public:
-  Tree() : index_(make()), kept_(Checkpoints::create(index_, 64, CheckpointOrder::by_cost())) {}
+  Tree()
+      : index_(test::small_index(kUnit, 256)),
+        root_(*index_.open_root("a")),
+        kept_(Checkpoints::create(index_, 64, CheckpointOrder::by_cost())) {}
 
   // The path of units that begin with these symbols, from the root; its last node.
   NodeId path(const std::vector<quire_symbol>& firsts) {
@@ -39,20 +44,8 @@ class Tree {
   }
 
  private:
-  PrefixIndex make() {
-    IndexShape shape;
-    shape.unit_tokens = shape.hit_alignment_tokens = kUnit;
-    shape.max_nodes = 256;
-    shape.max_roots = 2;
-    shape.groups = {{LiveRange{}, kUnit, 0}};
-    auto index = PrefixIndex::create(shape);
-    EXPECT_TRUE(index.ok()) << index.status().message();
-    root_ = *index.value().open_root("a");
-    return std::move(index.value());
-  }
-
-  uint32_t root_ = 0;
   PrefixIndex index_;
+  uint32_t root_;
   Checkpoints kept_;
 };
 

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
-#include <utility>
+
+#include "tests/unit/prefix/small_index.h"
 
 namespace quire {
 namespace {
@@ -18,7 +19,7 @@ constexpr uint64_t kQuarterBytes = kPoolBytes / 4;
 // cached; or its second one went with what was evicted.
 class Losses {
  public:
-  Losses() : index_(make()), share_(index_) {
+  Losses() : index_(test::small_index(kTokensOfUnit, 16)), root_(*index_.open_root("a")), share_(index_) {
     const std::initializer_list<quire_symbol> prompt = {1, 1, 1, 1, 2, 2, 2, 2};
     const quire_symbol* const units[] = {prompt.begin(), prompt.begin() + kTokensOfUnit};
     NodeId nodes[] = {NodeId(kNone), NodeId(kNone)};
@@ -48,20 +49,8 @@ class Losses {
   uint64_t bytes() const { return share_.bytes(); }
 
  private:
-  PrefixIndex make() {
-    IndexShape shape;
-    shape.unit_tokens = shape.hit_alignment_tokens = kTokensOfUnit;
-    shape.max_nodes = 16;
-    shape.max_roots = 2;
-    shape.groups = {{LiveRange{}, kTokensOfUnit, 0}};
-    auto index = PrefixIndex::create(shape);
-    EXPECT_TRUE(index.ok()) << index.status().message();
-    root_ = *index.value().open_root("a");
-    return std::move(index.value());
-  }
-
-  uint32_t root_ = 0;
   PrefixIndex index_;
+  uint32_t root_;
   BudgetShare share_;
   NodeId first_{kNone}, second_{kNone};
 };
