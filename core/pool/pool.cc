@@ -323,6 +323,7 @@ size_t Pool::push_run(std::span<const int32_t> ids) {
   size_t n = 0;
   for (; n < ids.size(); ++n) {
     const auto page = static_cast<uint32_t>(ids[ids.size() - 1 - n]);
+    if (ids.size() - n > kSoon) prefetch_to_write(&at[static_cast<uint32_t>(ids[ids.size() - 1 - n - kSoon])]);
     Block& block = at[page].block;
     Tag& tag = at[page].tag;
     if (block.refs != 1 || block.node == kNone || (!kWarm && tag.place != Place::kFront)) break;

@@ -152,7 +152,6 @@ inline bool Admission::plan_next(const quire_reserve_entry& entry, const Step& s
   plan->num_tokens = entry.num_tokens;
   plan->end = end;
   plan->kept.prompt_end = (entry.flags & QUIRE_ENTRY_PROMPT_END) != 0 ? end : 0;
-  plan->has_spares = true;
   plan->stays = stays;
   plan->shown = shown;
   return true;

@@ -135,6 +135,31 @@ PartIndex Blocks::take_block(const Taking& taking, Step* step) {
   return PartIndex(kNone);
 }
 
+void Blocks::take_next(const EntryPlan& plan, Step* step) {
+  const uint32_t q = plan.sequence;
+  const Sequence& s = sequences_.at(q);
+  const uint64_t root = index_.root_serial(s.root);
+  const size_t r = step->rows.size();
+  for (uint32_t g = 0; g < facts_.num_groups; ++g) {
+    const GroupFacts& group = facts_.groups[g];
+    if (group.state) continue;
+    Holding& h = sequences_.holding(q, g);
+    RowGroup* const rg = &step->group(r, g);
+    *rg = RowGroup{};
+    rg->blocks_before = h.num_blocks;
+    const auto want = static_cast<uint32_t>(group.block.ceil(group.grows ? plan.end : plan.encoder));
+    if (h.num_blocks < want && pool_.plain()) {
+      const std::span<int32_t> table = sequences_.table(q, g, 0);
+      for (; h.num_blocks < want && pool_.has_empty_page(); ++h.num_blocks) {
+        const std::span<int32_t> id = table.subspan(h.num_blocks, 1);
+        if (pool_.take_page(GroupId(g), 0, root, id).foreign_bytes) note_zero(PageId(static_cast<uint32_t>(id[0])), step);
+      }
+    }
+    if (h.num_blocks < want) grow(start_taking(q, g, plan.room), q, want, step);
+    settle(q, g, group.grows ? plan.position + plan.num_tokens : s.encoder, rg);
+  }
+}
+
 // Blocks of one part each go into the table as they are taken.
 void Blocks::grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step) {
   Holding& h = *taking.holding;

@@ -91,7 +91,8 @@ struct Cache::Impl {
   Status check_reserve(std::span<const quire_reserve_entry> entries, std::span<const quire_symbol> symbols) const;
   void apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step);
   void take(const EntryPlan& plan, uint32_t group, RowGroup* rg, Step* step);
-  Row& take_and_add(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step);
+  void take_next(const EntryPlan& plan, Step* step);
+  Row& add_row(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step);
   uint64_t begin(const quire_reserve_entry& entry, const EntryPlan& plan);
   bool keep_symbols(std::span<const quire_symbol> symbols, const EntryPlan& plan);
   void report_admitted(const quire_reserve_entry& entry, const EntryPlan& plan, quire_reserve_result* result);

@@ -39,7 +39,6 @@ struct EntryPlan {
   uint32_t encoder = 0;  // tokens that the sequence begins with
   uint64_t end = 0;      // tokens that must have slots, look-ahead included
   AllocFrom room = AllocFrom::kPages;
-  bool has_spares = false;           // of every group of states, for the one token
   bool stays = false;                // in blocks that the row before it showed: no table changes
   uint64_t shown = 0;                // Sequence::shown after it
   bool held = false;                 // the hit's place, whose pin or unit was given up for it

@@ -232,7 +232,7 @@ bool Publishing::publish_complete(uint32_t q) {
       sequences_.drop_units(q, path.count);
       continue;
     }
-    fetch_older(nodes.first(path.count));
+    if (!path.is_new) fetch_older(nodes.first(path.count));
     for (const NodeId node : nodes.first(path.count)) {
       sequences_.drop_units(q, 1);
       publish_at(q, node, s.published);

@@ -92,10 +92,7 @@ uint64_t Cache::Impl::adopt_hit(const EntryPlan& plan) {
 void Cache::Impl::take(const EntryPlan& plan, uint32_t g, RowGroup* rg, Step* step) {
   const uint32_t q = plan.sequence;
   *rg = RowGroup{};
-  if (facts.groups[g].state) {
-    if (plan.has_spares) return states.take_spare(q, g, plan.end, rg, step);
-    return states.take_states(plan, g, rg, step);
-  }
+  if (facts.groups[g].state) return states.take_states(plan, g, rg, step);
   Holding& h = sequences.holding(q, g);
   const bool grows = facts.groups[g].grows;
   if (grows && blocks.tail_is_shared(q, g, plan.position)) blocks.replace_tail(q, g, plan.position, plan.room, step);
@@ -135,14 +132,16 @@ bool Cache::Impl::keep_symbols(std::span<const quire_symbol> symbols, const Entr
   return !given.empty();
 }
 
-inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step) {
-  Sequence& s = sequences.at(plan.sequence);
+// What a row of Admission::plan_next() lacks.
+inline void Cache::Impl::take_next(const EntryPlan& plan, Step* step) {
   const size_t r = step->rows.size();
-  if (plan.stays) {
-    for (const uint32_t g : facts.state_groups) states.take_spare(plan.sequence, g, plan.end, &step->group(r, g), step);
-  } else {
-    for (uint32_t g = 0; g < facts.num_groups; ++g) take(plan, g, &step->group(r, g), step);
-  }
+  for (const uint32_t g : facts.state_groups) states.take_spare(plan.sequence, g, plan.end, &step->group(r, g), step);
+  if (!plan.stays) [[unlikely]]
+    blocks.take_next(plan, step);
+}
+
+inline Row& Cache::Impl::add_row(const quire_reserve_entry& entry, const EntryPlan& plan, Step* step) {
+  Sequence& s = sequences.at(plan.sequence);
   s.shown = plan.shown;
   sequences.set_reserved(&s, plan.position + plan.num_tokens);
   s.mark = step->id;
@@ -160,7 +159,8 @@ inline Row& Cache::Impl::take_and_add(const quire_reserve_entry& entry, const En
 void Cache::Impl::apply(const quire_reserve_entry& entry, std::span<const quire_symbol> symbols, const EntryPlan& plan, Step* step) {
   const uint64_t spared = begin(entry, plan);
   for (const Adopted& adopted : plan.adopted) pool.ref(adopted.head);  // before anything is evicted for others
-  Row& row = take_and_add(entry, plan, step);
+  for (uint32_t g = 0; g < facts.num_groups; ++g) take(plan, g, &step->group(step->rows.size(), g), step);
+  Row& row = add_row(entry, plan, step);
   row.spared = static_cast<uint32_t>(spared);
   if (plan.match) {
     row.matched = true;
@@ -201,7 +201,8 @@ Status Cache::reserve(std::span<const quire_reserve_entry> entries, std::span<co
       result.row = static_cast<uint32_t>(step.rows.size());
       result.position = next.position;
       result.num_tokens = next.num_tokens;
-      m.take_and_add(entries[i], next, &step);
+      m.take_next(next, &step);
+      m.add_row(entries[i], next, &step);
       continue;
     }
     EntryPlan plan;
