@@ -375,12 +375,15 @@ class Counting {
   }
 
   void add_states() {
+    uint64_t last = 0, each = 0;  // pages of the last slot, and of one before it
     for (const GroupPlan& g : config_.groups) {
       if (!g.is_state()) continue;
-      const uint64_t ids = g.ids_per_block, last = ceil_div(ids, g.parts_per_page);
-      const uint64_t each = std::min(ids, ceil_div(ids - common_parts(g), g.parts_per_page) + 1);
-      for (size_t k = 0; k < most_.size(); ++k) most_[k] = plus(most_[k] + last, each, slots((k + 1) * unit_ - 1) - 1);
+      const uint64_t ids = g.ids_per_block;
+      last += ceil_div(ids, g.parts_per_page);
+      each += std::min(ids, ceil_div(ids - common_parts(g), g.parts_per_page) + 1);
     }
+    if (each == 0) return;
+    for (size_t k = 0; k < most_.size(); ++k) most_[k] = plus(most_[k] + last, each, slots((k + 1) * unit_ - 1) - 1);
   }
 
   // The steepest segment first.

@@ -44,7 +44,7 @@ Json hits_of(const Json& series) {
 
 std::string reason_text(const std::string& reason) {
   if (reason == "none") return "found to its end";
-  if (reason == "unknown_prefix") return "new text";
+  if (reason == "unknown_prefix") return "unknown text";
   if (reason == "evicted") return "evicted";
   if (reason == "no_state") return "no recurrent state";
   if (reason == "window_hole") return "hole in a window";
@@ -53,7 +53,7 @@ std::string reason_text(const std::string& reason) {
 
 std::string explained(const std::string& reason) {
   if (reason == "unknown_prefix") {
-    return " new text: the cache never had it, or it was evicted longer ago than the cache remembers, which is about as much text as it "
+    return " unknown text: the cache never had it, or it was evicted longer ago than the cache remembers, which is about as much text as it "
            "holds.";
   }
   if (reason == "evicted") return " evicted: it was in the cache; with more memory it could still be there.";
@@ -336,7 +336,9 @@ std::string followed_text(const Json& followed) {
     waits += phase == "waiting" ? 1 : 0;
     most = std::max(most, moment["tokens"].get<uint64_t>());
   }
-  return "Found in the cache: " + with_commas(found) + " tokens. Then " + counted(prompt + (output > 0 ? 1 : 0), "step") +
+  const auto step = [](const Json& moment) { return with_commas(moment["step"].get<uint64_t>()); };
+  const std::string steps = followed.empty() ? "" : "Steps " + step(followed.front()) + " to " + step(followed.back()) + " of the engine. ";
+  return steps + "Found in the cache: " + with_commas(found) + " tokens. Then " + counted(prompt + (output > 0 ? 1 : 0), "step") +
          " for the rest of the prompt and " + counted(output > 0 ? output - 1 : 0, "step") + " of output, " + with_commas(most) +
          " tokens at the end" +
          (waits > 0 ? ", and " + counted(waits, "step") + " of waiting after it was preempted." : ", never preempted.");
