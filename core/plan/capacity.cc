@@ -375,7 +375,7 @@ class Counting {
   }
 
   void add_states() {
-    uint64_t last = 0, each = 0;  // pages of the last slot, and of one before it
+    uint64_t last = 0, each = 0;  // pages of all groups: of the last slot, and of one before it
     for (const GroupPlan& g : config_.groups) {
       if (!g.is_state()) continue;
       const uint64_t ids = g.ids_per_block;

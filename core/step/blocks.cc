@@ -149,7 +149,7 @@ void Blocks::take_next(const EntryPlan& plan, Step* step) {
     rg->blocks_before = h.num_blocks;
     const auto want = static_cast<uint32_t>(group.block.ceil(group.grows ? plan.end : plan.encoder));
     if (h.num_blocks < want && pool_.plain()) {
-      const std::span<int32_t> table = sequences_.table(q, g, 0);
+      const std::span<int32_t> table = sequences_.table(q, g, 0);  // a plain pool does not ask for the owner
       for (; h.num_blocks < want && pool_.has_empty_page(); ++h.num_blocks) {
         const std::span<int32_t> id = table.subspan(h.num_blocks, 1);
         if (pool_.take_page(GroupId(g), 0, root, id).foreign_bytes) note_zero(PageId(static_cast<uint32_t>(id[0])), step);

@@ -48,7 +48,8 @@ class Blocks {
   // Taking. Admission has counted: there is room.
   Taking start_taking(uint32_t sequence, uint32_t group, AllocFrom room);
   PartIndex take_block(const Taking& taking, Step* step);
-  // What a row of Admission::plan_next() lacks, in all tables: nobody else has its last blocks.
+  // Takes what a row of Admission::plan_next() lacks, in all tables. Its last blocks are nobody
+  // else's.
   void take_next(const EntryPlan& plan, Step* step);
   // Grows the table to `want` blocks.
   void grow(const Taking& taking, uint32_t sequence, uint32_t want, Step* step);

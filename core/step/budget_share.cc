@@ -6,7 +6,7 @@ namespace quire {
 
 void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
   boundary_ = static_cast<double>(boundary);
-  least_ = 2 * boundary_;
+  least_ = std::max(2 * boundary_, std::min(kLeastBoundaries * boundary_, static_cast<double>(pool) / kLeastShare));
   most_ = std::max(least_, static_cast<double>(pool));
   bytes_ = std::clamp(static_cast<double>(pool) / kFirstShare, least_, most_);
   boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);

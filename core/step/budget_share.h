@@ -30,7 +30,10 @@ class BudgetShare {
   uint64_t host_bytes() const { return gone_.host_bytes(); }
 
  private:
-  static constexpr double kFirstShare = 4;            // of the pool, one in so many
+  static constexpr double kFirstShare = 4;  // of the pool, one in so many
+  // States of so many boundaries fit into the share in any case, or in one in so many bytes of a
+  // small pool.
+  static constexpr double kLeastBoundaries = 48, kLeastShare = 4;
   static constexpr uint64_t kRemembered = 16;         // of the pool's bytes, on each side
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static_assert(kMostRemembered <= GoneBoundaries::kMost);

@@ -132,7 +132,7 @@ bool Cache::Impl::keep_symbols(std::span<const quire_symbol> symbols, const Entr
   return !given.empty();
 }
 
-// What a row of Admission::plan_next() lacks.
+// For a row of Admission::plan_next(): a spare of each group of states, and blocks where it leaves those that were shown.
 inline void Cache::Impl::take_next(const EntryPlan& plan, Step* step) {
   const size_t r = step->rows.size();
   for (const uint32_t g : facts.state_groups) states.take_spare(plan.sequence, g, plan.end, &step->group(r, g), step);

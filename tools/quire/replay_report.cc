@@ -53,8 +53,8 @@ std::string reason_text(const std::string& reason) {
 
 std::string explained(const std::string& reason) {
   if (reason == "unknown_prefix") {
-    return " unknown text: the cache never had it, or it was evicted longer ago than the cache remembers, which is about as much text as it "
-           "holds.";
+    return " unknown text: the cache never had it, or it was evicted longer ago than the cache remembers, which is about as much text as "
+           "it holds.";
   }
   if (reason == "evicted") return " evicted: it was in the cache; with more memory it could still be there.";
   if (reason == "no_state") {
@@ -337,7 +337,7 @@ std::string followed_text(const Json& followed) {
     most = std::max(most, moment["tokens"].get<uint64_t>());
   }
   const auto step = [](const Json& moment) { return with_commas(moment["step"].get<uint64_t>()); };
-  const std::string steps = followed.empty() ? "" : "Steps " + step(followed.front()) + " to " + step(followed.back()) + " of the engine. ";
+  const std::string steps = followed.empty() ? "" : "Steps " + step(followed.front()) + " to " + step(followed.back()) + " of the run. ";
   return steps + "Found in the cache: " + with_commas(found) + " tokens. Then " + counted(prompt + (output > 0 ? 1 : 0), "step") +
          " for the rest of the prompt and " + counted(output > 0 ? output - 1 : 0, "step") + " of output, " + with_commas(most) +
          " tokens at the end" +

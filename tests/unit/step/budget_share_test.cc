@@ -19,15 +19,16 @@ constexpr uint64_t kQuarterBytes = kPoolBytes / 4;
 // cached; or its second one went with what was evicted.
 class Losses {
  public:
-  Losses() : index_(test::small_index(kTokensOfUnit, 16)), root_(*index_.open_root("a")), share_(index_) {
+  explicit Losses(uint64_t pool = kPoolBytes)
+      : index_(test::small_index(kTokensOfUnit, 16)), root_(*index_.open_root("a")), share_(index_) {
     const std::initializer_list<quire_symbol> prompt = {1, 1, 1, 1, 2, 2, 2, 2};
     const quire_symbol* const units[] = {prompt.begin(), prompt.begin() + kTokensOfUnit};
     NodeId nodes[] = {NodeId(kNone), NodeId(kNone)};
     EXPECT_EQ(index_.extend(index_.root_node(root_), units, nodes).count, 2u);
     first_ = nodes[0];
     second_ = nodes[1];
-    share_.prepare(kPoolBytes, kBoundaryBytes / 2, kBoundaryBytes);
-    EXPECT_EQ(share_.bytes(), kQuarterBytes);
+    share_.prepare(pool, kBoundaryBytes / 2, kBoundaryBytes);
+    EXPECT_EQ(share_.bytes(), pool / 4);
   }
   // Each costs so many units.
   void by_share(uint32_t units = 1) {
@@ -116,14 +117,19 @@ TEST(BudgetShare, ItTurnsWhenLossesComeFromTheOtherSide) {
   EXPECT_LT(losses.bytes(), most - 20 * kFullStep);
 }
 
-TEST(BudgetShare, ItEndsAtTwoBoundariesAndAtThePool) {
-  Losses more, less;
-  for (uint32_t n = 0; n < 1000; ++n) {
-    more.by_share();
-    less.by_pool();
-  }
+TEST(BudgetShare, ItEndsAtSomeBoundariesAndAtThePool) {
+  const auto least = [](uint64_t boundaries) {
+    Losses losses(boundaries * kBoundaryBytes);
+    for (uint32_t n = 0; n < 1000; ++n) losses.by_pool();
+    return losses.bytes() / kBoundaryBytes;
+  };
+  Losses more;
+  for (uint32_t n = 0; n < 1000; ++n) more.by_share();
   EXPECT_EQ(more.bytes(), kPoolBytes);
-  EXPECT_EQ(less.bytes(), 2 * kBoundaryBytes);
+  EXPECT_EQ(least(1024), 48u);
+  EXPECT_EQ(least(192), 48u);
+  EXPECT_EQ(least(100), 25u) << "a quarter of a small pool";
+  EXPECT_EQ(least(8), 2u);
 }
 
 }  // namespace
