@@ -75,8 +75,8 @@ typedef struct quire_cache_options {
    * evicted first. UINT64_MAX = limited only by the pool.
    * 0 = a share of the pool that is learned: it begins as a quarter, grows where prompts miss
    * states that were evicted for it, and shrinks where they miss keys and values, to 48 boundaries
-   * or a quarter of the pool, whichever is less. It does not bind while a sixteenth of the pool is
-   * free. In models without full attention, and with
+   * or a quarter of the pool, whichever is less, but never below two boundaries. It does not bind
+   * while a sixteenth of the pool is free. In models without full attention, and with
    * QUIRE_CACHE_STRICT_LRU, 0 means UINT64_MAX. */
   uint64_t checkpoint_bytes;
   uint32_t max_loads;              /* loads in progress; 0 = 16, at most QUIRE_MAX_LOADS */
@@ -115,7 +115,7 @@ typedef struct quire_cache_options {
  *   itself, are evicted last. They age from the end of the sequence. Without states, the same holds
  *   for windows where its prompt diverged from an earlier one.
  * - A block of full attention that is computed again takes the place of an older copy that nobody
- *   uses. */
+ *   uses, except in groups that drafts write into. */
 #define QUIRE_CACHE_STRICT_LRU 0x10u
 /* keep_states: the boundaries at which a sequence can be resumed. All of them are boundaries where
  * a hit can end. At these boundaries recurrent states are kept, as checkpoints. Full attention can
@@ -131,11 +131,11 @@ typedef struct quire_cache_options {
  * Within checkpoint_bytes: when the budget is used up, the boundary with the lowest worth is
  * evicted. The worth of a boundary is the sum of two terms:
  * - The number of tokens to recompute from the previous boundary. Each request that resumed there
- *   adds half of it, up to 255 requests. Only an eighth counts if only EVERY or CHUNK_END kept the
- *   boundary and no hit used it. Only a learned fraction counts, 1/8 to 1, once a later boundary is
- *   kept where hits are expected and no prompt diverges between the two. Such are earlier turns of
- *   a conversation. One in eight of them still counts in full. If keep_states or
- *   checkpoint_interval is set, all of them do.
+ *   since it was kept or superseded adds half of it, up to 255 requests. Only an eighth counts if
+ *   only EVERY or CHUNK_END kept the boundary and no hit used it. Only a learned fraction counts,
+ *   1/8 to 1, once a later boundary is kept where hits are expected and no prompt diverges between
+ *   the two. Such are earlier turns of a conversation. One in eight of them still counts in full.
+ *   If keep_states or checkpoint_interval is set, all of them do.
  * - An age term: the worth of the most recently evicted boundary at the time when this one was kept
  *   or last used.
  * All boundaries have the same number of bytes. Pinned boundaries stay. If they fill

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "tests/unit/prefix/small_index.h"
@@ -28,7 +29,7 @@ class Losses {
     first_ = nodes[0];
     second_ = nodes[1];
     share_.prepare(pool, kBoundaryBytes / 2, kBoundaryBytes);
-    EXPECT_EQ(share_.bytes(), pool / 4);
+    EXPECT_EQ(share_.bytes(), std::max(pool / 4, 2 * kBoundaryBytes));
   }
   // Each costs so many units.
   void by_share(uint32_t units = 1) {
@@ -130,6 +131,8 @@ TEST(BudgetShare, ItEndsAtSomeBoundariesAndAtThePool) {
   EXPECT_EQ(least(192), 48u);
   EXPECT_EQ(least(100), 25u) << "a quarter of a small pool";
   EXPECT_EQ(least(8), 2u);
+  EXPECT_EQ(least(4), 2u);
+  EXPECT_EQ(least(1), 2u) << "though they do not fit";
 }
 
 }  // namespace
