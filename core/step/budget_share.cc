@@ -6,9 +6,9 @@ namespace quire {
 
 void BudgetShare::prepare(uint64_t pool, uint64_t page, uint64_t boundary) {
   boundary_ = static_cast<double>(boundary);
-  least_ = std::max(2 * boundary_, std::min(kLeastBoundaries * boundary_, static_cast<double>(pool) / kLeastShare));
+  bytes_ = std::max(2 * boundary_, static_cast<double>(pool) / kFirstShare);
+  least_ = std::min(kLeastBoundaries * boundary_, bytes_);
   most_ = std::max(least_, static_cast<double>(pool));
-  bytes_ = std::clamp(static_cast<double>(pool) / kFirstShare, least_, most_);
   boundaries_ = std::max<uint64_t>(pool / kRemembered / boundary, 1);
   pages_ = std::max<uint64_t>(pool / kRemembered / page, 1);
   // About as many as can be recent on both sides.

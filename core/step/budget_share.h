@@ -31,9 +31,8 @@ class BudgetShare {
 
  private:
   static constexpr double kFirstShare = 4;  // of the pool, one in so many
-  // The share never falls below so many boundaries, or in a small pool below one in so many of its
-  // bytes; in none below two boundaries.
-  static constexpr double kLeastBoundaries = 48, kLeastShare = 4;
+  // The share never falls below so many boundaries, or in a small pool below what it begins with.
+  static constexpr double kLeastBoundaries = 48;
   static constexpr uint64_t kRemembered = 16;         // of the pool's bytes, on each side
   static constexpr uint64_t kMostRemembered = 32768;  // for pools with small states
   static_assert(kMostRemembered <= GoneBoundaries::kMost);
