@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <map>
 #include <numeric>
+#include <span>
+#include <tuple>
 
 #include "core/base/checked.h"
 #include "core/layout/codec.h"
@@ -16,6 +17,23 @@ constexpr int64_t kAny = -1;  // a selecting letter that has been merged
 uint32_t key_of(Letter letter) { return letter == Letter::L ? 0 : letter == Letter::P ? 1 : 2; }
 bool selects(Letter letter) { return letter == Letter::L || letter == Letter::P || letter == Letter::K; }
 bool walks_inside(Letter letter) { return letter == Letter::T || letter == Letter::H || letter == Letter::D; }
+
+// Calls `run` with all leaves that `key` maps to one value, in the order of values; the leaves of a run in the order of `leaves`.
+template <typename Key, typename Run>
+Status for_each_run(std::vector<Leaf>* leaves, Key key, Run run) {
+  std::vector<Leaf*> sorted;
+  sorted.reserve(leaves->size());
+  for (Leaf& leaf : *leaves) sorted.push_back(&leaf);
+  std::sort(sorted.begin(), sorted.end(), [&](const Leaf* a, const Leaf* b) {
+    const auto x = key(*a), y = key(*b);
+    return x != y ? x < y : a < b;
+  });
+  for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && key(*sorted[end]) == key(*sorted[begin])) ++end;
+    QUIRE_RETURN_IF_ERROR(run(std::span(sorted).subspan(begin, end - begin)));
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -89,17 +107,17 @@ Status GroupLeaves::make_leaves() {
 
 // An absent letter has extent 1. L is the exception: without it every lane has an id of its own.
 Status GroupLeaves::check_absent(const Leaf& leaf, const MemberShape& member) const {
-  const std::string order = shape_.order.text();
   for (const Letter letter : {Letter::J, Letter::T, Letter::H, Letter::D}) {
     if (shape_.order.has(letter) || leaf.extent[index_of(letter)] == 1) continue;
-    return invalid("layout %s: letter %c is absent, but its extent in layer %u is %" PRIu64, order.c_str(), letter_name(letter),
-                   member.layer, leaf.extent[index_of(letter)]);
+    return invalid("layout %s: letter %c is absent, but its extent in layer %u is %" PRIu64, shape_.order.text().c_str(),
+                   letter_name(letter), member.layer, leaf.extent[index_of(letter)]);
   }
   if (!shape_.order.has(Letter::P) && member.index != 0) {
-    return invalid("layout %s: letter P is absent, but layer %u is number %u of its lane", order.c_str(), member.layer, member.index);
+    return invalid("layout %s: letter P is absent, but layer %u is number %u of its lane", shape_.order.text().c_str(), member.layer,
+                   member.index);
   }
   if (!shape_.order.has(Letter::K) && member.num_sides > 1) {
-    return invalid("layout %s: letter K is absent, but layer %u has 2 sides", order.c_str(), member.layer);
+    return invalid("layout %s: letter K is absent, but layer %u has 2 sides", shape_.order.text().c_str(), member.layer);
   }
   return {};
 }
@@ -133,26 +151,28 @@ Status GroupLeaves::align_parts() {
     leaf.size = round_up(leaf.size, shape_.block_step);
   }
   if (shape_.order.has(Letter::L)) return {};
-  std::map<std::array<int64_t, 2>, uint64_t> widest;
-  for (const Leaf& leaf : leaves_) {
-    uint64_t& size = widest[{leaf.key[1], leaf.key[2]}];
-    size = std::max(size, leaf.size);
-  }
-  for (Leaf& leaf : leaves_) leaf.size = widest[{leaf.key[1], leaf.key[2]}];
-  return {};
+  const auto without_lane = [](const Leaf& leaf) { return std::tuple(leaf.key[1], leaf.key[2]); };
+  return for_each_run(&leaves_, without_lane, [](std::span<Leaf*> run) -> Status {
+    uint64_t widest = 0;
+    for (const Leaf* leaf : run) widest = std::max(widest, leaf->size);
+    for (Leaf* leaf : run) leaf->size = widest;
+    return {};
+  });
 }
 
 // A walking letter: one stride for all leaves that are merged by now, so their extents must agree.
 Status GroupLeaves::walk(Letter letter) {
   const uint32_t at = index_of(letter);
-  std::map<std::array<int64_t, 3>, const Leaf*> seen;
-  for (const Leaf& leaf : leaves_) {
-    const Leaf* first = seen.emplace(leaf.key, &leaf).first->second;
-    if (first->extent[at] == leaf.extent[at]) continue;
-    return fail(QUIRE_NOT_REPRESENTABLE,
-                "layout %s: %c is %" PRIu64 " in layer %u and %" PRIu64 " in layer %u; it must stand right of L, P and K",
-                shape_.order.text().c_str(), letter_name(letter), first->extent[at], layer(*first), leaf.extent[at], layer(leaf));
-  }
+  const auto key = [](const Leaf& leaf) { return leaf.key; };
+  QUIRE_RETURN_IF_ERROR(for_each_run(&leaves_, key, [&](std::span<Leaf*> run) -> Status {
+    for (const Leaf* leaf : run) {
+      if (leaf->extent[at] == run[0]->extent[at]) continue;
+      return fail(QUIRE_NOT_REPRESENTABLE,
+                  "layout %s: %c is %" PRIu64 " in layer %u and %" PRIu64 " in layer %u; it must stand right of L, P and K",
+                  shape_.order.text().c_str(), letter_name(letter), run[0]->extent[at], layer(*run[0]), leaf->extent[at], layer(*leaf));
+    }
+    return {};
+  }));
   for (Leaf& leaf : leaves_) {
     leaf.stride[at] = leaf.size;
     const auto size = checked_mul(leaf.size, leaf.extent[at]);
@@ -164,35 +184,39 @@ Status GroupLeaves::walk(Letter letter) {
 
 // A selecting letter: the selected blocks lie one behind the other, each as large as it is.
 Status GroupLeaves::merge(Letter letter) {
-  std::map<std::array<int64_t, 3>, std::map<uint64_t, uint64_t>> blocks;  // merged key -> selector -> bytes, then offset
-  for (Leaf& leaf : leaves_) {
-    leaf.key[key_of(letter)] = kAny;
-    blocks[leaf.key][selector(leaf, letter, shape_.members)] = leaf.size;
-  }
-  std::map<std::array<int64_t, 3>, uint64_t> sums;
-  for (auto& [key, list] : blocks) {
-    uint64_t sum = 0;
-    for (auto& [which, bytes] : list) {
-      const auto next = checked_add(sum, bytes);
-      if (!next) return fail(QUIRE_OUT_OF_RANGE, "layout %s: bytes of one page pass 63 bits", shape_.order.text().c_str());
-      bytes = sum;
-      sum = *next;
-    }
-    sums[key] = sum;
-  }
-  for (Leaf& leaf : leaves_) {
-    leaf.offset += blocks[leaf.key][selector(leaf, letter, shape_.members)];
-    leaf.size = sums[leaf.key];
-  }
+  for (Leaf& leaf : leaves_) leaf.key[key_of(letter)] = kAny;
+  const auto which = [&](const Leaf& leaf) { return selector(leaf, letter, shape_.members); };
+  std::vector<Leaf*> merged;  // of one key, and the bytes of their blocks so far
+  uint64_t sum = 0;
+  const auto finish = [&] {
+    for (Leaf* leaf : merged) leaf->size = sum;
+    merged.clear();
+    sum = 0;
+  };
+  const auto block = [&](const Leaf& leaf) { return std::tuple(leaf.key, which(leaf)); };
+  QUIRE_RETURN_IF_ERROR(for_each_run(&leaves_, block, [&](std::span<Leaf*> run) -> Status {
+    if (!merged.empty() && merged[0]->key != run[0]->key) finish();
+    const auto next = checked_add(sum, run[0]->size);
+    if (!next) return fail(QUIRE_OUT_OF_RANGE, "layout %s: bytes of one page pass 63 bits", shape_.order.text().c_str());
+    for (Leaf* leaf : run) leaf->offset += sum;
+    merged.insert(merged.end(), run.begin(), run.end());
+    sum = *next;
+    return {};
+  }));
+  finish();
   return {};
 }
 
 // Two members with one (lane, index) would lie on top of each other.
 Status GroupLeaves::check_overlap() const {
-  std::map<std::array<uint64_t, 2>, uint32_t> seen;
-  for (const MemberShape& member : shape_.members) {
-    const auto [it, fresh] = seen.emplace(std::array<uint64_t, 2>{member.lane, member.index}, member.layer);
-    if (!fresh) return invalid("layers %u and %u both claim lane %u index %u", it->second, member.layer, member.lane, member.index);
+  std::vector<std::array<uint32_t, 3>> places;  // lane, index, layer
+  places.reserve(shape_.members.size());
+  for (const MemberShape& member : shape_.members) places.push_back({member.lane, member.index, member.layer});
+  std::sort(places.begin(), places.end());
+  for (size_t i = 1; i < places.size(); ++i) {
+    const auto [lane, index, layer] = places[i];
+    if (places[i - 1][0] != lane || places[i - 1][1] != index) continue;
+    return invalid("layers %u and %u both claim lane %u index %u", places[i - 1][2], layer, lane, index);
   }
   return {};
 }
