@@ -331,7 +331,7 @@ Stretch Blocks::cold_blocks(const Step& step, size_t r, uint32_t g, uint64_t com
   const bool chosen = group.with_states || group.chosen;  // only what is needed is found there
   if (facts_.strict_lru || chosen) return {};
   if (facts_.decodes(row.num_tokens)) {
-    const uint64_t prompt = std::max(s.paused, s.prompt);
+    const uint64_t prompt = s.before_output();
     const bool keeps_more = facts_.every && facts_.has_states;  // at multiples of the interval
     return prompt == 0 || keeps_more ? Stretch{} : Stretch{static_cast<uint32_t>(group.block.ceil(prompt)), kNone};
   }

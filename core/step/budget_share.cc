@@ -43,9 +43,8 @@ void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evict
   usual_loss_ += usual_loss_ == 0 ? lost : (lost - usual_loss_) / kMemory;
   const double gained = static_cast<double>(by_share) - static_cast<double>(by_pool);
   const double side = gained > 0 ? 1 : -1;
-  losses_ = std::min(losses_ + 1, kAgreement);
-  side_ += (side - side_) / losses_;
-  const double agreement = std::max(side_ * side, 0.0);
+  side_.add(side, kAgreement);
+  const double agreement = std::max(side_.mean * side, 0.0);
   const double step = boundary_ * kLeastStep * (1 + kMostAdded * agreement * agreement);
   bytes_ = std::clamp(bytes_ + step * gained / usual_loss_, least_, most_);
 }

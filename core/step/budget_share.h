@@ -9,6 +9,7 @@
 
 #include "core/prefix/index.h"
 #include "core/step/gone_boundaries.h"
+#include "core/step/moving_mean.h"
 
 namespace quire {
 
@@ -40,7 +41,7 @@ class BudgetShare {
   // Of a boundary: a usual loss moves the share by a least step, and by kMostAdded such steps more
   // if all losses were on its side; in between, by the square of their mean.
   static constexpr double kLeastStep = 1. / 16, kMostAdded = 15;
-  static constexpr double kAgreement = 8;  // a loss is one in so many of side_
+  static constexpr uint64_t kAgreement = 8;  // losses that side_ is the mean of
 
   uint32_t now(bool for_the_share) const;
 
@@ -48,8 +49,7 @@ class BudgetShare {
   double bytes_ = 0, least_ = 0, most_ = 0;
   double boundary_ = 0;                  // bytes
   double usual_loss_ = 0;                // tokens
-  double losses_ = 0;                    // so far, at most kAgreement
-  double side_ = 0;                      // 1: all losses were by the share; -1: all by the pool
+  MovingMean side_;                      // 1: all losses were by the share; -1: all by the pool
   uint64_t boundaries_ = 1, pages_ = 1;  // that are remembered
   uint64_t given_up_ = 0, evicted_pages_ = 0;
   GoneBoundaries gone_;

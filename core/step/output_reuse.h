@@ -11,6 +11,7 @@
 #include "core/prefix/index.h"
 #include "core/sequence/sequence.h"
 #include "core/step/facts.h"
+#include "core/step/moving_mean.h"
 #include "core/step/samples.h"
 
 namespace quire {
@@ -25,13 +26,13 @@ class OutputReuse {
     if (match.deepest.value == kNone || match.was_longer) return;
     const uint8_t marks = index_.marks(match.deepest);
     if ((marks & kOutput) != 0) {
-      add(1);
+      reused_.add(1, kCovered);
       return;
     }
     // A prompt that ends here may be the same one again.
     const uint64_t next_end = index_.tokens(match.deepest) + facts_.config->match_unit_tokens;
     if ((marks & kBeforeOutput) == 0 || num_symbols <= next_end) return;
-    add(0);
+    reused_.add(0, kCovered);
     // Here and above it counts once: many other conversations may begin like this one.
     NodeId at = match.deepest;
     for (; (index_.marks(at) & kBeforeOutput) != 0; at = index_.parent(at)) {
@@ -41,7 +42,7 @@ class OutputReuse {
 
   // The sequence ends: the tokens after which its blocks are evicted first; UINT64_MAX: none are.
   uint64_t cold_from(const Sequence& s) {
-    uint64_t from = std::max(s.prompt, s.paused);
+    uint64_t from = s.before_output();
     // checkpoint_interval keeps boundaries in the output, too.
     if (facts_.every) from = std::max(from, s.committed / facts_.spacing * facts_.spacing);
     if (facts_.strict_lru || !s.publishing) return UINT64_MAX;
@@ -50,7 +51,7 @@ class OutputReuse {
       mark(s, from);
       return UINT64_MAX;
     }
-    return count_ >= kFewest && reused_ < kFew ? from : UINT64_MAX;
+    return reused_.count >= kFewest && reused_.mean < kFew ? from : UINT64_MAX;
   }
 
  private:
@@ -60,11 +61,6 @@ class OutputReuse {
   static constexpr uint64_t kTemplateTokens = 64;
   static constexpr uint64_t kFewest = 16, kCovered = 64;  // prompts
   static constexpr double kFew = 1. / 4;
-
-  void add(double reused) {
-    count_ = std::min(count_ + 1, kCovered);
-    reused_ += (reused - reused_) / static_cast<double>(count_);
-  }
 
   // Nothing that it shared when it began: others diverge there for other reasons.
   void mark(const Sequence& s, uint64_t from) {
@@ -82,8 +78,7 @@ class OutputReuse {
 
   const Facts& facts_;
   PrefixIndex& index_;
-  double reused_ = 1;  // of prompts that reached the end of a sample's: those with its output
-  uint64_t count_ = 0;
+  MovingMean reused_;  // of prompts that reached the end of a sample's: those with its output
   Samples ended_;
 };
 

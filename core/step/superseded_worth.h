@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/step/moving_mean.h"
 #include "core/step/samples.h"
 
 namespace quire {
@@ -22,25 +23,16 @@ class SupersededWorth {
     return std::clamp(samples_.mean / usual_.mean, kLeastShare, 1.0);
   }
   // A sample was used; the tokens that it saved. Or it was lost: 0.
-  void sampled(uint64_t tokens) { samples_.add(tokens, kSamples); }
+  void sampled(uint64_t tokens) { samples_.add(static_cast<double>(tokens), kSamples); }
   // The same for one that is not superseded.
-  void usual(uint64_t tokens) { usual_.add(tokens, kUsual); }
+  void usual(uint64_t tokens) { usual_.add(static_cast<double>(tokens), kUsual); }
 
  private:
   // Boundaries that a mean covers, roughly; of samples at least kFewest.
   static constexpr uint64_t kFewest = 16, kSamples = 64, kUsual = 256;
   static constexpr double kLeastShare = 1. / 8;
 
-  struct Mean {
-    double mean = 0;  // tokens
-    uint64_t count = 0;
-    void add(uint64_t tokens, uint64_t covered) {
-      count = std::min(count + 1, covered);
-      mean += (static_cast<double>(tokens) - mean) / static_cast<double>(count);
-    }
-  };
-
-  Mean usual_, samples_;
+  MovingMean usual_, samples_;  // tokens
   Samples superseded_;
 };
 
