@@ -48,6 +48,18 @@ class Losses {
     share_.learn(second_, 0, kTokensOfUnit, 0);
   }
   void none() { share_.learn(second_, 2 * kTokensOfUnit, 2 * kTokensOfUnit, 0); }
+  // A loss by the share, and so many boundaries that go for it before the prompt comes.
+  void by_share_before(uint64_t others) {
+    share_.went(first_, true);
+    for (uint64_t n = 0; n < others; ++n) share_.went(second_, true);
+    share_.learn(first_, 0, kTokensOfUnit, 0);
+  }
+  // A loss by the pool once `before` pages have been evicted; the prompt comes once `after` have been.
+  void by_pool_between(uint64_t before, uint64_t after) {
+    share_.learn(second_, 2 * kTokensOfUnit, 2 * kTokensOfUnit, before);
+    share_.went(second_, false);
+    share_.learn(second_, kTokensOfUnit, kTokensOfUnit, after);
+  }
   uint64_t bytes() const { return share_.bytes(); }
 
  private:
@@ -83,6 +95,29 @@ TEST(BudgetShare, OfTwoLossesOfOnePromptTheDifferenceCounts) {
   Losses losses;
   losses.by_both();
   EXPECT_EQ(losses.bytes(), kQuarterBytes - kFullStep / 2);
+}
+
+// What went is remembered until a sixteenth of the pool went after it, and to the end of the sixteenth after that.
+TEST(BudgetShare, LossesOfLongAgoMoveNothing) {
+  constexpr uint64_t kBoundaries = 1024 / 16, kPages = 2 * kBoundaries;
+  const auto by_share = [](uint64_t others) {
+    Losses losses;
+    losses.by_share_before(others);
+    return losses.bytes();
+  };
+  EXPECT_EQ(by_share(2 * kBoundaries - 2), kQuarterBytes + kFullStep);
+  EXPECT_EQ(by_share(2 * kBoundaries - 1), kQuarterBytes);
+  const auto by_pool = [](uint64_t before, uint64_t after) {
+    Losses losses;
+    losses.by_pool_between(before, after);
+    return losses.bytes();
+  };
+  constexpr uint64_t kWholeClock = uint64_t{1} << 31;  // sixteenths
+  for (const uint64_t before : {uint64_t{0}, 10 * kPages, (kWholeClock - 1) * kPages}) {
+    SCOPED_TRACE(before);
+    EXPECT_EQ(by_pool(before, before + 2 * kPages - 1), kQuarterBytes - kFullStep);
+    EXPECT_EQ(by_pool(before, before + 2 * kPages), kQuarterBytes);
+  }
 }
 
 TEST(BudgetShare, LossesThatAlternateMoveItByLittle) {

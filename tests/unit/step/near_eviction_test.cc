@@ -109,6 +109,26 @@ TEST(NearEviction, LeavesWhatWasUsedSince) {
   EXPECT_EQ(probe.full_hit_tokens, 28U);
 }
 
+// Where little else can be evicted, blocks that were hit are copied, too. They do not go first for that.
+TEST(NearEviction, LeavesProtectedBlocksBehindOthers) {
+  Fixture f({kFull}, 33);  // it looks at four pages
+  pass(f, count_from(1000, 12));
+  for (int i = 0; i < 2; ++i) pass(f, count_from(1, 5));
+  const SequenceId running = f.open();
+  f.prefill(running, count_from(5000, 112));
+  ASSERT_EQ(f.stats().pages_evictable, 4U);
+  ASSERT_EQ(f.stats().pages_free, 0U);
+  watch(f, 4, QUIRE_UNIT_EVICTING);
+  const std::vector<quire_unit> units = take(f);
+  ASSERT_EQ(units.size(), 4U);
+  EXPECT_EQ(name_of(units[3]), digest(f, count_from(1, 4)));
+  end_all(f, units);
+  ASSERT_TRUE(f.cache->sequence_finish(running).ok());
+  for (quire_symbol first = 7000; first < 10000; first += 1000) pass(f, count_from(first, 28));
+  EXPECT_EQ(hit_of(f, count_from(1, 4)), 4U);
+  EXPECT_EQ(hit_of(f, count_from(1000, 12)), 0U);
+}
+
 // Whoever hits a unit while it is copied leaves its blocks as used last, whether it ends before the copy or after it.
 class UsedMeanwhile : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Ends, UsedMeanwhile, testing::Bool());
