@@ -31,6 +31,13 @@ inline std::optional<uint64_t> checked_product(std::initializer_list<uint64_t> f
   return r;
 }
 
+// a + b * times; kMaxSize where that has more than 63 bits.
+inline uint64_t capped_sum(uint64_t a, uint64_t b, uint64_t times) {
+  const auto product = checked_mul(b, times);
+  const auto sum = product ? checked_add(a, *product) : std::nullopt;
+  return sum.value_or(kMaxSize);
+}
+
 constexpr uint64_t ceil_div(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 // Smallest multiple of b that is at least a; the caller knows that it fits.

@@ -18,7 +18,7 @@ uint32_t key_of(Letter letter) { return letter == Letter::L ? 0 : letter == Lett
 bool selects(Letter letter) { return letter == Letter::L || letter == Letter::P || letter == Letter::K; }
 bool walks_inside(Letter letter) { return letter == Letter::T || letter == Letter::H || letter == Letter::D; }
 
-// Calls `run` with all leaves that `key` maps to one value, in the order of values; the leaves of a run in the order of `leaves`.
+// Calls `run` once for each value of `key`, in ascending order, with all leaves of that value. They keep their order in `leaves`.
 template <typename Key, typename Run>
 Status for_each_run(std::vector<Leaf>* leaves, Key key, Run run) {
   std::vector<Leaf*> sorted;
@@ -185,15 +185,14 @@ Status GroupLeaves::walk(Letter letter) {
 // A selecting letter: the selected blocks lie one behind the other, each as large as it is.
 Status GroupLeaves::merge(Letter letter) {
   for (Leaf& leaf : leaves_) leaf.key[key_of(letter)] = kAny;
-  const auto which = [&](const Leaf& leaf) { return selector(leaf, letter, shape_.members); };
-  std::vector<Leaf*> merged;  // of one key, and the bytes of their blocks so far
-  uint64_t sum = 0;
+  std::vector<Leaf*> merged;  // leaves of one key
+  uint64_t sum = 0;           // bytes of their blocks so far
   const auto finish = [&] {
     for (Leaf* leaf : merged) leaf->size = sum;
     merged.clear();
     sum = 0;
   };
-  const auto block = [&](const Leaf& leaf) { return std::tuple(leaf.key, which(leaf)); };
+  const auto block = [&](const Leaf& leaf) { return std::tuple(leaf.key, selector(leaf, letter, shape_.members)); };
   QUIRE_RETURN_IF_ERROR(for_each_run(&leaves_, block, [&](std::span<Leaf*> run) -> Status {
     if (!merged.empty() && merged[0]->key != run[0]->key) finish();
     const auto next = checked_add(sum, run[0]->size);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cinttypes>
 #include <span>
-#include <vector>
 
 #include "core/base/checked.h"
 #include "core/plan/limits.h"
@@ -87,10 +86,10 @@ uint64_t pages_needed(const GroupPlan& group, uint64_t blocks) {
 
 namespace {
 
-// Sequences of `tokens` tokens that one cache holds, in the order that is said of each number.
-class Counting {
+// How many sequences of `tokens` tokens one cache holds if they start one after the other. Capacity says how for each number.
+class InOrder {
  public:
-  Counting(const Config& config, const CacheUse& use, uint64_t tokens) : config_(config), use_(use), tokens_(tokens) {}
+  InOrder(const Config& config, const CacheUse& use, uint64_t tokens) : config_(config), use_(use), tokens_(tokens) {}
 
   uint64_t decoding() const {
     std::array<Held, kMaxGroups> steady{}, peak{};
@@ -156,7 +155,7 @@ class Counting {
 uint64_t pages_of_one(const Config& config, uint64_t tokens) {
   uint64_t pages = 1;  // the null page
   for (const GroupPlan& group : config.groups) {
-    pages = sum_of(pages, pages_needed(group, blocks_needed(group, config.max_tokens_in_flight, tokens)), 1);
+    pages = capped_sum(pages, pages_needed(group, blocks_needed(group, config.max_tokens_in_flight, tokens)), 1);
   }
   return pages;
 }
@@ -207,9 +206,9 @@ Capacity capacity_of(const Config& config, const CacheUse& use, uint64_t tokens,
   const auto alone = [&](uint64_t n) { return n > 0 && pages_of_one(config, n) <= config.num_pages ? uint64_t{1} : uint64_t{0}; };
   out.guaranteed = largest(config.num_pages, [&](uint64_t n) { return worst.pages_of_all(n) <= config.num_pages; });
   out.guaranteed = std::max(out.guaranteed, alone(tokens));  // it may wait for steps of its own
-  const Counting counting(config, use, tokens);
-  out.decoding = counting.decoding();
-  out.resident = counting.resident();
+  const InOrder in_order(config, use, tokens);
+  out.decoding = in_order.decoding();
+  out.resident = in_order.resident();
   const auto fits = [&](uint64_t n) {
     if (n == 0 || (concurrency == 1 && alone(n) == 1)) return true;
     return WorstCase(config, use, n).pages_of_all(concurrency) <= config.num_pages;

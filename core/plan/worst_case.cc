@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kMostLooks = uint64_t{1} << 18;
 constexpr uint64_t kMostSteps = uint64_t{1} << 18;  // of tokens in flight; where there are more, some are looked at together
 
-uint64_t common_multiple(uint64_t a, uint64_t b) { return sum_of(0, a, b / std::gcd(a, b)); }
+uint64_t common_multiple(uint64_t a, uint64_t b) { return capped_sum(0, a, b / std::gcd(a, b)); }
 uint64_t common_parts(const GroupPlan& g) { return std::gcd(uint64_t{g.ids_per_block}, uint64_t{g.parts_per_page}); }
 
 // Parts of the blocks that tokens [0, n) are in.
@@ -37,24 +37,25 @@ bool keeps_place(const GroupPlan& g) {
 // Tokens after which the live range lies in blocks, and where it matters in pages, as before.
 uint64_t period_of(const GroupPlan& g) {
   const uint64_t step = common_multiple(g.block_tokens, std::max<uint64_t>(g.live.chunk, 1));
-  return keeps_place(g) ? common_multiple(step, sum_of(0, g.block_tokens, g.parts_per_page / common_parts(g))) : step;
+  return keeps_place(g) ? common_multiple(step, capped_sum(0, g.block_tokens, g.parts_per_page / common_parts(g))) : step;
 }
 
-// The pages of `times` groups with one live range while the committed tokens move on to a given end.
+// The pages of `times` groups with the same live range while the committed tokens move on to a given end.
 class FallingPages {
  public:
   FallingPages(const GroupPlan& group, uint64_t times, uint64_t committed, uint64_t end)
       : group_(group), times_(times), end_(parts_until(group, end)), common_(common_parts(group)), keeps_place_(keeps_place(group)) {
-    move(committed);
+    stand_at(committed);
   }
 
   uint64_t pages() const { return pages_; }
-  // The most committed tokens with which the group holds just these blocks.
+  // The most committed tokens with which the group still holds the same blocks. Sinks do not change in between either: parts of them count
+  // only where they lie before the first block of the tail, and the committed tokens are behind those.
   uint64_t last() const { return last_; }
-  void pass_last() { move(last_ + 1); }
+  void pass_last() { stand_at(last_ + 1); }
 
  private:
-  void move(uint64_t committed) {
+  void stand_at(uint64_t committed) {
     const uint64_t block = group_.block_tokens;
     last_ = group_.live.kept_from((group_.live.kept_begin(committed) / block + 1) * block) - 1;
     const Held held = held_range(group_, committed, end_);
@@ -74,12 +75,6 @@ class FallingPages {
 };
 
 }  // namespace
-
-uint64_t sum_of(uint64_t a, uint64_t b, uint64_t times) {
-  const auto product = checked_mul(b, times);
-  const auto sum = product ? checked_add(a, *product) : std::nullopt;
-  return sum.value_or(kMaxSize);
-}
 
 Held held_states(const GroupPlan& g, uint64_t slots) {
   const uint64_t parts = slots * g.ids_per_block;
@@ -106,11 +101,12 @@ uint64_t slots_decoding(const CacheUse& use) {
 // 1. While there are free or evictable pages a sequence opens pages of its own. It leaves the page that it fills only when that is full,
 //    and comes back to it when the end of its table is given up. So its pages are disjoint from all others', and in each group all but
 //    the oldest and the one that it fills hold nothing but its parts.
-// 2. Pages of one group at (c, r), FallingPages: groups that keep everything fill page after page from the beginning. A live range keeps
-//    blocks [kept_begin(c) / block, ceil(r / block)). Where the tail alone is longer than a page, the page that is filled has no part that
-//    left the range, so page i holds parts [i * parts_per_page, (i + 1) * parts_per_page) as in a group that keeps everything. Elsewhere
-//    such holes may be filled again, and the range may begin anywhere in a page. Parts enter and leave pages in multiples of
-//    gcd(parts of a block, parts of a page), so n parts lie in at most ceil((n - gcd) / parts_per_page) + 1 pages.
+// 2. Pages of one group at (c, r): held_tokens() for groups that keep everything, FallingPages for live ranges. The former fill page after
+//    page from the beginning. A live range keeps blocks [kept_begin(c) / block, ceil(r / block)). Where the tail alone is longer than a
+//    page, the page that is filled has no part that left the range, so page i holds parts [i * parts_per_page, (i + 1) * parts_per_page) as
+//    in a group that keeps everything. Elsewhere such holes may be filled again, and the range may begin anywhere in a page. Parts enter
+//    and leave pages in multiples of gcd(parts of a block, parts of a page), so n parts lie in at most ceil((n - gcd) / parts_per_page) + 1
+//    pages.
 // 3. States: the current one, those that rows in flight write, and spares; take_states() takes no more than slots() in all, and what is
 //    too many at a commit is given up there. By 2 each lies in at most ceil((parts - gcd) / parts_per_page) + 1 pages. If a sequence has
 //    all of its slots, the others were there when the last one was taken. The page that was filled then had a part of one of them, or it
@@ -152,18 +148,18 @@ WorstCase::WorstCase(const Config& config, const CacheUse& use, uint64_t tokens)
 }
 
 uint64_t WorstCase::pages_of_all(uint64_t sequences) const {
-  uint64_t pages = sum_of(1 + use_.spare_pages, most_[0], sequences), left = use_.step_depth * use_.step_tokens;
+  uint64_t pages = capped_sum(1 + use_.spare_pages, most_[0], sequences), left = use_.step_depth * use_.step_tokens;
   uint64_t part = 0, of = 1;  // of a segment
   for (const Segment& segment : hull_) {
     const uint64_t times = std::min(sequences, left / segment.tokens);
-    pages = sum_of(pages, segment.pages, times);
+    pages = capped_sum(pages, segment.pages, times);
     left -= times * segment.tokens;
     if (times == sequences) continue;
-    part = sum_of(0, left, segment.pages);
+    part = capped_sum(0, left, segment.pages);
     of = segment.tokens;
     break;
   }
-  return sum_of(pages, part / of, 1);
+  return capped_sum(pages, part / of, 1);
 }
 
 // Groups of which a sequence always holds the same are looked at once.
@@ -182,7 +178,7 @@ void WorstCase::find_alike() {
   }
 }
 
-// How many pairs add_worst() looks at, about.
+// Pairs that add_worst() looks at, times groups, about. It decides how groups are counted, so it is part of the result.
 uint64_t WorstCase::looks(std::span<const size_t> falling, uint64_t period) const {
   uint64_t begins = 1, ends = 0;
   for (const size_t i : falling) {
@@ -193,7 +189,7 @@ uint64_t WorstCase::looks(std::span<const size_t> falling, uint64_t period) cons
     const GroupPlan& g = config_.groups[i];
     ends += g.is_state() || times_[i] == 0 ? 0 : std::min(period, tokens_) / g.block_tokens + 1;
   }
-  return sum_of(0, begins, sum_of(0, ends, config_.groups.size()));
+  return capped_sum(0, begins, capped_sum(0, ends, config_.groups.size()));
 }
 
 // The first tokens of blocks of these groups in the last period, the tokens before one and that token counted.
@@ -274,10 +270,10 @@ void WorstCase::add_states() {
   }
   if (each == 0) return;
   const bool alike = slots(0) == slots(most_.size() * unit_ - 1);  // more tokens never take fewer
-  uint64_t pages = sum_of(last, each, slots(0) - 1);
+  uint64_t pages = capped_sum(last, each, slots(0) - 1);
   for (size_t k = 0; k < most_.size(); ++k) {
-    if (!alike) pages = sum_of(last, each, slots((k + 1) * unit_ - 1) - 1);
-    most_[k] = sum_of(most_[k], pages, 1);
+    if (!alike) pages = capped_sum(last, each, slots((k + 1) * unit_ - 1) - 1);
+    most_[k] = capped_sum(most_[k], pages, 1);
   }
 }
 
@@ -286,7 +282,8 @@ void WorstCase::draw_hull() {
   for (uint64_t k = 1; k < most_.size(); ++k) {
     if (most_[k] == most_[k - 1]) continue;
     Segment next{(k - from) * unit_, most_[k] - most_[from]};
-    while (!hull_.empty() && sum_of(0, next.pages, hull_.back().tokens) >= sum_of(0, hull_.back().pages, next.tokens)) {  // not less steep
+    while (!hull_.empty() &&
+           capped_sum(0, next.pages, hull_.back().tokens) >= capped_sum(0, hull_.back().pages, next.tokens)) {  // not less steep
       next = Segment{next.tokens + hull_.back().tokens, next.pages + hull_.back().pages};
       hull_.pop_back();
     }

@@ -11,9 +11,6 @@
 
 namespace quire {
 
-// a + b * times; kMaxSize beyond 63 bits.
-uint64_t sum_of(uint64_t a, uint64_t b, uint64_t times);
-
 // What one sequence holds of a group: parts, and the pages of its own that they lie in.
 struct Held {
   uint64_t parts = 0;
@@ -21,13 +18,13 @@ struct Held {
 };
 
 Held held_states(const GroupPlan& group, uint64_t slots);
-// Blocks from the first live one after `committed` tokens to the one that token `reserved` - 1 is in,
-// and those of the sinks. The first block of a sequence lies at the beginning of a page.
+// Blocks from the first live one after `committed` tokens to the one that token `reserved` - 1 is
+// in, and those of the sinks. The first block of a sequence lies at the beginning of a page.
 Held held_tokens(const GroupPlan& group, uint64_t committed, uint64_t reserved);
 
-// State slots of a sequence that decodes in every step. Written in place it owns one, the branches of
-// its rows in flight, and where an earlier step may still make a checkpoint of it, one that is written
-// instead; otherwise it owns also what its rows in flight write.
+// State slots of a sequence that decodes in every step. Written in place it owns one, the branches
+// of its rows in flight, and where an earlier step may still make a checkpoint of it, one that is
+// written instead; otherwise it owns also what its rows in flight write.
 uint64_t slots_decoding(const CacheUse& use);
 
 class WorstCase {
@@ -55,11 +52,13 @@ class WorstCase {
   const Config& config_;
   const CacheUse& use_;
   uint64_t tokens_;
-  uint64_t unit_ = 1;            // tokens
-  uint64_t ahead_ = 0;           // slots after its tokens that a sequence keeps for drafts
-  std::vector<uint64_t> times_;  // by group: groups like it, it among them; 0: like one before it
-  std::vector<uint64_t> most_;   // pages of one sequence, by units of tokens in flight, rounded down
-  std::vector<Segment> hull_;    // of most_, the steepest first
+  uint64_t unit_ = 1;   // tokens
+  uint64_t ahead_ = 0;  // slots after its tokens that a sequence keeps for drafts
+  // [group]: groups like it, it among them; 0: it is like one before it.
+  std::vector<uint64_t> times_;
+  // Pages of one sequence, by units of tokens in flight, rounded down.
+  std::vector<uint64_t> most_;
+  std::vector<Segment> hull_;  // of most_, the steepest first
 };
 
 }  // namespace quire

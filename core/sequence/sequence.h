@@ -10,6 +10,7 @@
 
 #include <quire/cache.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -69,7 +70,7 @@ struct alignas(64) Sequence {
   uint64_t shared = 0;      // of the prompt, what the index knew when it began
   uint64_t prompt_end = 0;  // where others would resume who share the prompt (0055)
 
-  // What comes after so many tokens was decoded, and nobody is known to resume in it.
+  // Tokens before the output: what follows was decoded, and nobody is known to resume there.
   uint64_t before_output() const { return std::max(prompt, paused); }
 };
 static_assert(offsetof(Sequence, hit_tokens) <= 128);

@@ -216,6 +216,10 @@ TEST(Layout, RefusalsNameTheLayers) {
   pool.groups[0].order = order("BKTHD");
   pool.groups[0].members.push_back(attention(4, 2, 8, 4));
   EXPECT_NE(lay_out(pool).status().message().find("layers 3 and 4 both claim"), std::string::npos);
+  pool.groups[0].order = order("BPKTHD");
+  pool.groups[0].members.push_back(attention(5, 2, 8, 4));
+  pool.groups[0].members[1].index = 1;
+  EXPECT_NE(lay_out(pool).status().message().find("layers 3 and 5 both claim lane 0 index 0"), std::string::npos);
 }
 
 TEST(Layout, HugeProductsAreOutOfRange) {

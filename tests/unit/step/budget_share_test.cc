@@ -97,7 +97,7 @@ TEST(BudgetShare, OfTwoLossesOfOnePromptTheDifferenceCounts) {
   EXPECT_EQ(losses.bytes(), kQuarterBytes - kFullStep / 2);
 }
 
-// What went is remembered until a sixteenth of the pool went after it, and to the end of the sixteenth after that.
+// Time is counted in sixteenths of the pool that went. What went in one is remembered to the end of the next.
 TEST(BudgetShare, LossesOfLongAgoMoveNothing) {
   constexpr uint64_t kBoundaries = 1024 / 16, kPages = 2 * kBoundaries;
   const auto by_share = [](uint64_t others) {
@@ -115,8 +115,10 @@ TEST(BudgetShare, LossesOfLongAgoMoveNothing) {
   constexpr uint64_t kWholeClock = uint64_t{1} << 31;  // sixteenths
   for (const uint64_t before : {uint64_t{0}, 10 * kPages, (kWholeClock - 1) * kPages}) {
     SCOPED_TRACE(before);
-    EXPECT_EQ(by_pool(before, before + 2 * kPages - 1), kQuarterBytes - kFullStep);
-    EXPECT_EQ(by_pool(before, before + 2 * kPages), kQuarterBytes);
+    for (const uint64_t within : {uint64_t{0}, kPages - 1}) {
+      EXPECT_EQ(by_pool(before + within, before + 2 * kPages - 1), kQuarterBytes - kFullStep);
+      EXPECT_EQ(by_pool(before + within, before + 2 * kPages), kQuarterBytes);
+    }
   }
 }
 
