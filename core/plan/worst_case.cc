@@ -18,10 +18,10 @@ uint64_t common_parts(const GroupPlan& g) { return std::gcd(uint64_t{g.ids_per_b
 // Parts of the blocks that tokens [0, n) are in.
 uint64_t parts_until(const GroupPlan& g, uint64_t n) { return ceil_div(n, g.block_tokens) * g.ids_per_block; }
 
-// Where the blocks of a live range end with part `end`.
-Held held_range(const GroupPlan& g, uint64_t committed, uint64_t end) {
+// Of a live range: from block `first_block` to part `end`.
+Held held_range(const GroupPlan& g, uint64_t committed, uint64_t first_block, uint64_t end) {
   const uint64_t per_page = g.parts_per_page;
-  const uint64_t first = std::min(g.live.kept_begin(committed) / g.block_tokens * g.ids_per_block, end);
+  const uint64_t first = std::min(first_block * g.ids_per_block, end);
   const uint64_t sinks = g.live.sink == 0 ? 0 : std::min(parts_until(g, g.live.sink_end(committed)), first);
   if (per_page == 1) return {end - first + sinks, end - first + sinks};
   const uint64_t tail_pages = ceil_div(end, per_page) - first / per_page;
@@ -56,9 +56,9 @@ class FallingPages {
 
  private:
   void stand_at(uint64_t committed) {
-    const uint64_t block = group_.block_tokens;
-    last_ = group_.live.kept_from((group_.live.kept_begin(committed) / block + 1) * block) - 1;
-    const Held held = held_range(group_, committed, end_);
+    const uint64_t first_block = group_.live.kept_begin(committed) / group_.block_tokens;
+    last_ = group_.live.kept_from((first_block + 1) * group_.block_tokens) - 1;
+    const Held held = held_range(group_, committed, first_block, end_);
     pages_ = times_ * (keeps_place_ ? held.pages : anywhere(held.parts));
   }
 
@@ -84,7 +84,7 @@ Held held_states(const GroupPlan& g, uint64_t slots) {
 Held held_tokens(const GroupPlan& g, uint64_t committed, uint64_t reserved) {
   const uint64_t end = parts_until(g, g.live.fixed ? g.encoder_tokens : reserved);
   if (g.live.fixed || g.live.everything()) return {end, ceil_div(end, g.parts_per_page)};
-  return held_range(g, committed, end);
+  return held_range(g, committed, g.live.kept_begin(committed) / g.block_tokens, end);
 }
 
 uint64_t slots_decoding(const CacheUse& use) {
@@ -123,7 +123,7 @@ uint64_t slots_decoding(const CacheUse& use) {
 WorstCase::WorstCase(const Config& config, const CacheUse& use, uint64_t tokens) : config_(config), use_(use), tokens_(tokens) {
   const uint64_t in_flight = std::min(use_.step_depth * use_.step_tokens, tokens_);
   unit_ = in_flight / kMostSteps + 1;
-  most_.assign(in_flight / unit_ + 1, 0);
+  steps_ = in_flight / unit_ + 1;
   find_alike();
   std::vector<size_t> falling, growing;
   uint64_t settled = 0, period = 1;  // settled: pages at the end
@@ -137,12 +137,12 @@ WorstCase::WorstCase(const Config& config, const CacheUse& use, uint64_t tokens)
     if (!grows) period = common_multiple(period, period_of(g));
   }
   if (!falling.empty() && looks(falling, period) <= kMostLooks) {
-    add_worst(falling, growing, period);
+    most_ = most_of(falling, growing, period);
   } else {
+    const bool alike = falling.empty() && slots(in_flight) == slots(0);  // for all tokens in flight
+    most_.assign(alike ? 1 : steps_, settled);
     for (const size_t i : falling) add_worst_of_one(i);
-    for (uint64_t& pages : most_) pages += settled;
   }
-  if (falling.empty() && slots(in_flight) == slots(0)) most_.resize(1);  // the same for all tokens in flight
   add_states();
   draw_hull();
 }
@@ -178,12 +178,12 @@ void WorstCase::find_alike() {
   }
 }
 
-// Pairs that add_worst() looks at, times groups, about. It decides how groups are counted, so it is part of the result.
-uint64_t WorstCase::looks(std::span<const size_t> falling, uint64_t period) const {
+// Pairs that most_of() looks at, times groups, about. It decides how groups are counted, so it is part of the result.
+uint64_t WorstCase::looks(Groups falling, uint64_t period) const {
   uint64_t begins = 1, ends = 0;
   for (const size_t i : falling) {
     const GroupPlan& g = config_.groups[i];
-    begins += most_.size() * unit_ / std::max<uint64_t>(g.block_tokens, g.live.chunk) + 2;
+    begins += steps_ * unit_ / std::max<uint64_t>(g.block_tokens, g.live.chunk) + 2;
   }
   for (size_t i = 0; i < times_.size(); ++i) {
     const GroupPlan& g = config_.groups[i];
@@ -193,7 +193,7 @@ uint64_t WorstCase::looks(std::span<const size_t> falling, uint64_t period) cons
 }
 
 // The first tokens of blocks of these groups in the last period, the tokens before one and that token counted.
-std::vector<uint64_t> WorstCase::ends(std::span<const size_t> groups, uint64_t period) const {
+std::vector<uint64_t> WorstCase::ends(Groups groups, uint64_t period) const {
   std::vector<uint64_t> out;
   for (const size_t i : groups) {
     const uint64_t block = config_.groups[i].block_tokens;
@@ -208,9 +208,9 @@ std::vector<uint64_t> WorstCase::ends(std::span<const size_t> groups, uint64_t p
   return out;
 }
 
-// Adds the largest sum of the pages of such groups to most_.
-void WorstCase::add_worst(std::span<const size_t> falling, std::span<const size_t> growing, uint64_t period) {
-  std::vector<uint64_t> found(most_.size(), 0);
+// As most_, of these groups alone: the largest sum of their pages.
+std::vector<uint64_t> WorstCase::most_of(Groups falling, Groups growing, uint64_t period) const {
+  std::vector<uint64_t> found(steps_, 0);
   std::vector<size_t> all(falling.begin(), falling.end());
   all.insert(all.end(), growing.begin(), growing.end());
   for (const uint64_t end : ends(all, period)) {
@@ -218,7 +218,7 @@ void WorstCase::add_worst(std::span<const size_t> falling, std::span<const size_
     for (const size_t i : growing) grown += times_[i] * held_tokens(config_.groups[i], end, end).pages;
     std::vector<FallingPages> ranges;
     ranges.reserve(falling.size());
-    const uint64_t least = end - std::min(end, most_.size() * unit_ - 1 + ahead_);
+    const uint64_t least = end - std::min(end, steps_ * unit_ - 1 + ahead_);
     for (const size_t i : falling) ranges.emplace_back(config_.groups[i], times_[i], least, end);
     uint64_t committed = least;
     do {
@@ -228,7 +228,8 @@ void WorstCase::add_worst(std::span<const size_t> falling, std::span<const size_
         pages += range.pages();
         committed = std::min(committed, range.last());
       }
-      uint64_t& most = found[(end - committed - std::min(end - committed, ahead_)) / unit_];
+      const uint64_t in_flight = end - committed - std::min(end - committed, ahead_);
+      uint64_t& most = found[unit_ == 1 ? in_flight : in_flight / unit_];
       most = std::max(most, pages);
       for (FallingPages& range : ranges) {
         if (range.last() == committed) range.pass_last();
@@ -236,16 +237,18 @@ void WorstCase::add_worst(std::span<const size_t> falling, std::span<const size_
     } while (committed < end);
   }
   uint64_t pages = 0;
-  for (size_t k = 0; k < most_.size(); ++k) {
-    pages = std::max(pages, found[k]);
-    most_[k] += pages;
-  }
+  for (uint64_t& most : found) most = pages = std::max(pages, most);
+  return found;
 }
 
 void WorstCase::add_worst_of_one(size_t i) {
   const GroupPlan& g = config_.groups[i];
   const uint64_t period = period_of(g);
-  if (looks(std::span(&i, 1), period) <= kMostLooks) return add_worst(std::span(&i, 1), {}, period);
+  if (looks(std::span(&i, 1), period) <= kMostLooks) {
+    const std::vector<uint64_t> more = most_of(std::span(&i, 1), {}, period);
+    for (size_t k = 0; k < more.size(); ++k) most_[k] += more[k];
+    return;
+  }
   for (size_t k = 0; k < most_.size(); ++k)
     most_[k] += times_[i] * pages_needed(g, blocks_needed(g, (k + 1) * unit_ - 1 + ahead_, tokens_));
 }

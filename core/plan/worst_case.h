@@ -36,14 +36,15 @@ class WorstCase {
   uint64_t pages_of_all(uint64_t sequences) const;
 
  private:
+  using Groups = std::span<const size_t>;  // by their numbers
   struct Segment {
     uint64_t tokens = 0, pages = 0;
   };
 
   void find_alike();
-  uint64_t looks(std::span<const size_t> falling, uint64_t period) const;
-  std::vector<uint64_t> ends(std::span<const size_t> groups, uint64_t period) const;
-  void add_worst(std::span<const size_t> falling, std::span<const size_t> growing, uint64_t period);
+  uint64_t looks(Groups falling, uint64_t period) const;
+  std::vector<uint64_t> ends(Groups groups, uint64_t period) const;
+  std::vector<uint64_t> most_of(Groups falling, Groups growing, uint64_t period) const;
   void add_worst_of_one(size_t group);
   uint64_t slots(uint64_t in_flight) const;
   void add_states();
@@ -53,6 +54,7 @@ class WorstCase {
   const CacheUse& use_;
   uint64_t tokens_;
   uint64_t unit_ = 1;   // tokens
+  uint64_t steps_ = 1;  // units of tokens in flight, 0 among them
   uint64_t ahead_ = 0;  // slots after its tokens that a sequence keeps for drafts
   // [group]: groups like it, it among them; 0: it is like one before it.
   std::vector<uint64_t> times_;

@@ -30,13 +30,15 @@ void BudgetShare::learn(NodeId node, uint64_t hit, uint64_t seen, uint64_t evict
   evicted_pages_ = evicted_pages;
   // Tokens that are computed again because a state was given up for the share, and because keys and values were evicted.
   uint64_t by_share = 0, by_pool = 0;
-  for (uint64_t tokens = index_.tokens(node); tokens > hit && by_share == 0; tokens = index_.tokens(node)) {
-    const auto gone = gone_.find(index_.hash(node));
-    if (gone && ((now(gone->for_the_share) - gone->when) & GoneBoundaries::kClock) <= 1) {
-      if (gone->for_the_share && tokens <= seen) by_share = tokens - hit;
-      if (!gone->for_the_share && tokens > seen && by_pool == 0) by_pool = tokens - hit;
-    }
-    node = index_.parent(node);
+  const GoneBoundaries::Hints hints = gone_.hints();
+  for (; index_.tokens(node) > hit && by_share == 0; node = index_.parent(node)) {
+    const uint64_t hash = index_.hash(node);
+    if (!hints.may_have(hash)) continue;
+    const auto gone = gone_.find(hash);
+    if (!gone || ((now(gone->for_the_share) - gone->when) & GoneBoundaries::kClock) > 1) continue;
+    const uint64_t tokens = index_.tokens(node);
+    if (gone->for_the_share && tokens <= seen) by_share = tokens - hit;
+    if (!gone->for_the_share && tokens > seen && by_pool == 0) by_pool = tokens - hit;
   }
   const auto lost = static_cast<double>(std::max(by_share, by_pool));
   if (lost == 0) return;

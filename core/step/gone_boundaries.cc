@@ -27,7 +27,7 @@ void GoneBoundaries::remember(const Boundary& boundary) {
   hints_[bucket] |= hint_of(boundary.hash);
 }
 
-std::optional<GoneBoundaries::Boundary> GoneBoundaries::find_slot(uint64_t hash) const {
+std::optional<GoneBoundaries::Boundary> GoneBoundaries::find(uint64_t hash) const {
   const uint16_t slot = slot_of(hash);
   if (slot == kNone) return std::nullopt;
   return Boundary{hash, slots_[slot].note >> 1, (slots_[slot].note & 1) != 0};

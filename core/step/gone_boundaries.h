@@ -28,11 +28,21 @@ class GoneBoundaries {
 
   // Of a boundary that is here already the earlier loss is forgotten. O(1), expected.
   void remember(const Boundary& boundary);
-  // None: it never went, or was forgotten. O(1), expected; most of the time that is known from one
-  // small table.
-  std::optional<Boundary> find(uint64_t hash) const {
-    return (hints_[bucket_of(hash)] & hint_of(hash)) != 0 ? find_slot(hash) : std::nullopt;
-  }
+  // None: it never went, or was forgotten. O(1), expected.
+  std::optional<Boundary> find(uint64_t hash) const;
+  // For who looks for many: most of the time a small table says that there is none. Until the next
+  // remember().
+  class Hints {
+   public:
+    bool may_have(uint64_t hash) const { return (hint_of(hash) & ~hints_[hash & mask_]) == 0; }
+
+   private:
+    friend class GoneBoundaries;
+    Hints(const uint16_t* hints, uint64_t mask) : hints_(hints), mask_(mask) {}
+    const uint16_t* hints_;
+    uint64_t mask_;
+  };
+  Hints hints() const { return {hints_.data(), hints_.size() - 1}; }
 
   uint64_t host_bytes() const;
 
@@ -46,9 +56,12 @@ class GoneBoundaries {
   };
 
   uint64_t bucket_of(uint64_t hash) const { return hash & (buckets_.size() - 1); }
-  // Other bits of the hash than those that choose its bucket.
-  static uint16_t hint_of(uint64_t hash) { return static_cast<uint16_t>(1u << (hash >> 60)); }
-  std::optional<Boundary> find_slot(uint64_t hash) const;
+  // Two bits, by others of the hash than those that choose its bucket: with one boundary in each
+  // bucket, one in 70 that never went is searched for.
+  static uint16_t hint_of(uint64_t hash) {
+    const uint32_t bits = 1u << (hash >> 60) | 1u << (hash >> 56 & 15);
+    return static_cast<uint16_t>(bits);
+  }
   uint16_t slot_of(uint64_t hash) const;
   void unlink(uint16_t slot);
 

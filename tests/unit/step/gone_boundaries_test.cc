@@ -30,12 +30,25 @@ TEST(GoneBoundaries, AreTheLastThatWent) {
         const auto wanted = std::find_if(all.rbegin(), all.rend(), [&](const auto& b) { return b.hash == hash; });
         const auto found = gone.find(hash);
         ASSERT_EQ(found.has_value(), wanted != all.rend()) << count << ": " << hash << " at " << when;
+        ASSERT_TRUE(!found || gone.hints().may_have(hash)) << count << ": " << hash << " at " << when;
         if (!found) continue;
         EXPECT_EQ(found->when, wanted->when);
         EXPECT_EQ(found->for_the_share, wanted->for_the_share);
       }
     }
   }
+}
+
+// Most of what never went is known from the hints, however much went before.
+TEST(GoneBoundaries, AreSeldomSearchedForNothing) {
+  std::mt19937_64 draw(5);
+  constexpr uint64_t kCount = 4096, kAsked = 100000;
+  GoneBoundaries gone;
+  gone.prepare(kCount);
+  for (uint64_t i = 0; i < 10 * kCount; ++i) gone.remember({draw(), 0, false});
+  uint64_t searches = 0;
+  for (uint64_t i = 0; i < kAsked; ++i) searches += gone.hints().may_have(draw()) ? 1 : 0;
+  EXPECT_LE(searches, kAsked / 40);
 }
 
 TEST(GoneBoundaries, AreAsManyAsTheirNumbersAllow) {
