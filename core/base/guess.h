@@ -6,12 +6,14 @@
 
 namespace quire {
 
-// `value`. What follows waits for it only if the guess is wrong, which costs a mispredicted branch.
+// Returns `value`. What comes next need not wait for `value` unless the guess is wrong, which costs
+// a mispredicted branch.
 inline uint32_t guessed(uint32_t guess, uint32_t value) {
   uint32_t right = guess == value ? 1 : 0;
-  asm("" : "+r"(right));  // a compiler that knew what it means would take `value` in both cases
+  // Hides from the compiler what `right` means: it would return `value` in both cases.
+  asm("" : "+r"(right));
   if (right != 0) {
-    asm volatile("");  // a branch, no conditional move
+    asm volatile("");  // keeps this a branch: a conditional move would wait for `value`
     return guess;
   }
   return value;

@@ -86,7 +86,8 @@ uint64_t pages_needed(const GroupPlan& group, uint64_t blocks) {
 
 namespace {
 
-// How many sequences of `tokens` tokens one cache holds if they start one after the other. Capacity says how for each number.
+// How many sequences of `tokens` tokens one cache holds if they start one after the other. What they do then is said at each number of
+// Capacity.
 class InOrder {
  public:
   InOrder(const Config& config, const CacheUse& use, uint64_t tokens) : config_(config), use_(use), tokens_(tokens) {}

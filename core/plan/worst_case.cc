@@ -18,7 +18,7 @@ uint64_t common_parts(const GroupPlan& g) { return std::gcd(uint64_t{g.ids_per_b
 // Parts of the blocks that tokens [0, n) are in.
 uint64_t parts_until(const GroupPlan& g, uint64_t n) { return ceil_div(n, g.block_tokens) * g.ids_per_block; }
 
-// Of a live range: from block `first_block` to part `end`.
+// What a live range holds: the parts from block `first_block` to part `end`, and the sinks before them.
 Held held_range(const GroupPlan& g, uint64_t committed, uint64_t first_block, uint64_t end) {
   const uint64_t per_page = g.parts_per_page;
   const uint64_t first = std::min(first_block * g.ids_per_block, end);
@@ -178,7 +178,8 @@ void WorstCase::find_alike() {
   }
 }
 
-// Pairs that most_of() looks at, times groups, about. It decides how groups are counted, so it is part of the result.
+// About how many pairs most_of() looks at, times the groups. Beyond kMostLooks groups are counted one by one, so another estimate may
+// change results.
 uint64_t WorstCase::looks(Groups falling, uint64_t period) const {
   uint64_t begins = 1, ends = 0;
   for (const size_t i : falling) {
@@ -229,7 +230,7 @@ std::vector<uint64_t> WorstCase::most_of(Groups falling, Groups growing, uint64_
         committed = std::min(committed, range.last());
       }
       const uint64_t in_flight = end - committed - std::min(end - committed, ahead_);
-      uint64_t& most = found[unit_ == 1 ? in_flight : in_flight / unit_];
+      uint64_t& most = found[unit_ == 1 ? in_flight : in_flight / unit_];  // mostly 1, and a division is slow
       most = std::max(most, pages);
       for (FallingPages& range : ranges) {
         if (range.last() == committed) range.pass_last();

@@ -117,7 +117,10 @@ class PrefixIndex {
   // for. nodes is as long as units.
   Extended extend(NodeId at, std::span<const quire_symbol* const> units, std::span<NodeId> nodes);
   uint32_t root_of(NodeId node) const { return nodes_[node.value].root; }
-  NodeId parent(NodeId node) const { return NodeId(guessed(node.value - 1, parent_of(node.value))); }
+  // Nodes of one prompt mostly lie one behind the other, see in_run().
+  NodeId parent(NodeId node) const {  //
+    return NodeId(guessed(node.value - 1, parent_of(node.value)));
+  }
   uint64_t tokens(NodeId node) const { return uint64_t{nodes_[node.value].depth} * shape_.unit_tokens; }
   std::span<const quire_symbol> symbols(NodeId node) const;
   // Bits that users of the index note at a node; they go with it. PromptEnds has the lowest four,

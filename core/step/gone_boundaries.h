@@ -30,8 +30,8 @@ class GoneBoundaries {
   void remember(const Boundary& boundary);
   // None: it never went, or was forgotten. O(1), expected.
   std::optional<Boundary> find(uint64_t hash) const;
-  // For who looks for many: most of the time a small table says that there is none. Until the next
-  // remember().
+  // For lookups of many hashes in a row: a small table mostly says that there is none, and its
+  // address stays in registers. To be asked for once this is prepared; valid as long as this is.
   class Hints {
    public:
     bool may_have(uint64_t hash) const { return (hint_of(hash) & ~hints_[hash & mask_]) == 0; }
@@ -56,8 +56,8 @@ class GoneBoundaries {
   };
 
   uint64_t bucket_of(uint64_t hash) const { return hash & (buckets_.size() - 1); }
-  // Two bits, by others of the hash than those that choose its bucket: with one boundary in each
-  // bucket, one in 70 that never went is searched for.
+  // Two bits, by others of the hash than those that choose its bucket: with as many boundaries as
+  // buckets, one in 40 that never went is searched for.
   static uint16_t hint_of(uint64_t hash) {
     const uint32_t bits = 1u << (hash >> 60) | 1u << (hash >> 56 & 15);
     return static_cast<uint16_t>(bits);

@@ -1,5 +1,5 @@
-// A mean of the last values, roughly: of all, as long as there are few. After `covered` values, at
-// least 1, each new one has the weight 1 / covered.
+// A mean of the last values, roughly: of all, as long as there are few. After `covered` values (at
+// least 1) each new one weighs 1 / covered.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What sequences hold at most, against a list of everything that one can hold.
+// What sequences hold at most, against a list of everything that one can hold: groups of attention, few enough tokens that all of them are
+// looked at together. Where parts lie anywhere in pages, the bound is the one that worst_case.cc proves.
 #include "core/plan/worst_case.h"
 
 #include <gtest/gtest.h>
@@ -18,9 +19,10 @@ constexpr uint64_t kMostTokens = 60;
 uint64_t pages_held(const GroupPlan& g, uint64_t committed, uint64_t reserved) {
   const LiveRange& live = g.live;
   const uint64_t block = g.block_tokens, ids = g.ids_per_block, per_page = g.parts_per_page;
+  const bool grows = live.everything() || live.fixed;
   uint64_t parts = 0, pages = 0, last_page = UINT64_MAX;
-  for (uint64_t b = 0; b * block < reserved; ++b) {
-    const bool kept = live.everything() || (b + 1) * block > live.kept_begin(committed) || b * block < live.sink_end(committed);
+  for (uint64_t b = 0; b * block < (live.fixed ? g.encoder_tokens : reserved); ++b) {
+    const bool kept = grows || (b + 1) * block > live.kept_begin(committed) || b * block < live.sink_end(committed);
     for (uint64_t part = b * ids; kept && part < (b + 1) * ids; ++part) {
       ++parts;
       pages += part / per_page != last_page ? 1 : 0;
@@ -28,7 +30,7 @@ uint64_t pages_held(const GroupPlan& g, uint64_t committed, uint64_t reserved) {
     }
   }
   const uint64_t shortest = live.chunk != 0 ? live.retained : live.longest_tail();
-  if (live.everything() || shortest / block * ids >= per_page) return pages;
+  if (grows || shortest / block * ids >= per_page) return pages;
   const uint64_t unit = std::gcd(ids, per_page), after = parts - std::min(parts, unit);
   return std::min(parts, (after + per_page - 1) / per_page + (live.sink > 0 ? 2 : 1));
 }
@@ -60,7 +62,10 @@ Config draw_config(std::mt19937_64& rng) {
     g.ids_per_block = pick({1, 1, 2, 3, 5});
     g.parts_per_page = pick({1, 1, 2, 3, 4});
     g.look_ahead = pick({0, 0, 0, 2});
-    if (rng() % 4 == 0) {
+    if (rng() % 8 == 0) {
+      g.live.fixed = true;
+      g.encoder_tokens = pick({1, 7, 30});
+    } else if (rng() % 4 == 0) {
       g.live.chunk = pick({4, 6, 16});
       g.live.retained = pick({0, 0, 5});
     } else if (rng() % 3 != 0) {
@@ -68,6 +73,7 @@ Config draw_config(std::mt19937_64& rng) {
       g.live.retained = pick({0, 0, 2});
       g.live.sink = pick({0, 0, 1, 4});
     }
+    if (!config.groups.empty() && rng() % 4 == 0) g = config.groups.back();
     config.groups.push_back(g);
   }
   return config;
