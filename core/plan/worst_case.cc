@@ -221,10 +221,8 @@ std::vector<uint64_t> WorstCase::most_of(Groups falling, Groups growing, uint64_
     ranges.reserve(falling.size());
     const uint64_t least = end - std::min(end, steps_ * unit_ - 1 + ahead_);
     for (const size_t i : falling) ranges.emplace_back(config_.groups[i], times_[i], least, end);
-    uint64_t committed = least;
-    do {
-      uint64_t pages = grown;
-      committed = end;
+    for (bool more = true; more;) {
+      uint64_t pages = grown, committed = end;
       for (const FallingPages& range : ranges) {
         pages += range.pages();
         committed = std::min(committed, range.last());
@@ -235,7 +233,8 @@ std::vector<uint64_t> WorstCase::most_of(Groups falling, Groups growing, uint64_
       for (FallingPages& range : ranges) {
         if (range.last() == committed) range.pass_last();
       }
-    } while (committed < end);
+      more = committed < end;
+    }
   }
   uint64_t pages = 0;
   for (uint64_t& most : found) most = pages = std::max(pages, most);
