@@ -1,5 +1,5 @@
-// Integer products and sums that report overflow, or stop at the limit, instead of wrapping. Limit: 63 bits, so that results are also valid
-// signed offsets.
+// Integer products and sums that report overflow, or stop at the limit, instead of wrapping. Limit:
+// 63 bits, so that results are also valid signed offsets.
 #pragma once
 
 #include <cstdint>
