@@ -1,6 +1,7 @@
 #include "fixtures.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -88,6 +89,21 @@ Tensor::Tensor(quire_dtype dtype, const std::vector<int64_t>& shape, float low, 
 }
 
 Tensor::~Tensor() { quire_buffer_release(buffer); }
+
+double magnitudes(const Tensor& outputs) {
+  uint64_t elements = 1;
+  for (int32_t d = 0; d < outputs.tensor.ndim; ++d) elements *= static_cast<uint64_t>(outputs.tensor.shape[d]);
+  double sum = 0;
+  for (uint64_t i = 0; i < elements; ++i) {
+    uint16_t half = 0;
+    memcpy(&half, outputs.data() + 2 * i, 2);
+    const uint32_t bits = uint32_t{half} << 16;
+    float f = 0;
+    memcpy(&f, &bits, 4);
+    sum += std::fabs(f);
+  }
+  return sum;
+}
 
 void report(benchmark::State& state, Ceiling kind, const Pairs& pairs) {
   const Sample s = pairs.sample();

@@ -48,6 +48,10 @@ struct Tensor {
   char* data() const { return static_cast<char*>(tensor.data); }
 };
 
+// The magnitudes of a bf16 tensor's elements, added up. Rows report it of the first call's outputs as `sum`, equal in versions that compute
+// the same but for rounding.
+double magnitudes(const Tensor& outputs);
+
 // of_ceiling, ceiling and the rate (GBps, or TFLOPs) of the best call; median_of_ceiling over the pairs (median_of_paged: of reads in
 // random pages); cpu_of_ceiling by processor time.
 void report(benchmark::State& state, Ceiling kind, const Pairs& pairs);

@@ -35,7 +35,7 @@ quire_paged_state paged(const Tensor& pool, int64_t slot_bytes) {
 
 // Every call goes on to the next slots; those written lie half the pool further.
 template <typename Run>
-void measure(benchmark::State& state, Slots& at, int64_t slots, int64_t slot_bytes, Run&& run) {
+void measure(benchmark::State& state, Slots& at, int64_t slots, int64_t slot_bytes, const Tensor& outputs, Run&& run) {
   const auto rows = static_cast<int64_t>(at.read.size());
   Pairs pairs(Ceiling::kCopy, static_cast<double>(2 * rows * slot_bytes));
   int64_t first = 0;
@@ -49,7 +49,10 @@ void measure(benchmark::State& state, Slots& at, int64_t slots, int64_t slot_byt
     require(run(&err), err);
     finish();
   };
-  for (auto _ : state) state.SetIterationTime(pairs.run(call));
+  for (auto _ : state) {
+    state.SetIterationTime(pairs.run(call));
+    if (first == rows) state.counters["sum"] = magnitudes(outputs);
+  }
   report(state, Ceiling::kCopy, pairs);
 }
 
@@ -91,7 +94,8 @@ void gated_delta(benchmark::State& state, quire_dtype dtype) {
   layer.op.arrays.state_read = at.read.data();
   layer.op.arrays.state_write = at.write.data();
   layer.op.arrays.num_rows = kRows;
-  measure(state, at, slots, layer.slot_bytes, [&](quire_error* err) { return quire_op_gated_delta(device().stream, &layer.op, err); });
+  measure(state, at, slots, layer.slot_bytes, layer.out,
+          [&](quire_error* err) { return quire_op_gated_delta(device().stream, &layer.op, err); });
 }
 
 // Prompts of 512 tokens; work is the four multiply-adds of each token on each element of the state, the ceiling that of fp32 in registers.
@@ -112,6 +116,7 @@ void gated_delta_prefill(benchmark::State& state, quire_dtype dtype) {
     finish();
   };
   for (auto _ : state) state.SetIterationTime(pairs.run(call));
+  state.counters["sum"] = magnitudes(layer.out);  // each call's outputs are those of the first
   report(state, Ceiling::kFloat, pairs);
 }
 
@@ -150,7 +155,7 @@ void mamba2(benchmark::State& state, quire_dtype dtype) {
   op.arrays.state_read = at.read.data();
   op.arrays.state_write = at.write.data();
   op.arrays.num_rows = kRows;
-  measure(state, at, slots, slot_bytes, [&](quire_error* err) { return quire_op_selective_scan(device().stream, &op, err); });
+  measure(state, at, slots, slot_bytes, out, [&](quire_error* err) { return quire_op_selective_scan(device().stream, &op, err); });
 }
 
 const bool kRegistered = [] {
