@@ -134,7 +134,8 @@ TEST(Coded, LatentRowsAgainstTheOracle) {
 }
 
 // Whether attention has the same bits as over a cache of plain elements that holds the decoded rows: of fp32, or, where products are of
-// bf16 numbers, of bf16.
+// bf16 numbers, of bf16. Where a row of 8 bits has one scale and nothing else, such products may do without rounding its elements: then the
+// result is closer to fp64 than rows of bf16 allow.
 void expect_bits(const Scheme& scheme, const Heads& heads, uint32_t sides, quire_dtype query) {
   const std::vector<int32_t> lengths = {140, 3, 66};
   CodedCase c(scheme, heads, sides, 16, lengths, query);
@@ -148,13 +149,21 @@ void expect_bits(const Scheme& scheme, const Heads& heads, uint32_t sides, quire
     c.prepare(lengths, queries, &step);
     attend(&step);
     const Array<uint8_t> out = step.out, lse = step.lse;
+    const oracle::Attention want = oracle::attention(step.op);
+    const Errors errors = row_errors(values_of(step.op.out), want.out, heads.dim_v);
     bool equal = false;
     for (const quire_paged_kv& kv : plain) {
       step.op.kv = kv;
       attend(&step);
       equal = equal || (step.out == out && step.lse == lse);
     }
-    EXPECT_TRUE(equal) << scheme.name << ", " << heads.query << "/" << heads.kv << " heads, query code " << int{query.code};
+    SCOPED_TRACE(std::string(scheme.name) + ", " + std::to_string(heads.query) + "/" + std::to_string(heads.kv) + " heads");
+    const bool one_scale = scheme.data.bits == 8 && scheme.scale_elements == 0 && scheme.tail_dim == 0;
+    if (equal || !may_round || !one_scale) {
+      EXPECT_TRUE(equal) << "query code " << int{query.code};
+      continue;
+    }
+    EXPECT_LE(errors.worst, 0x1p-7);
   }
 }
 
