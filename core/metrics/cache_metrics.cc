@@ -68,7 +68,7 @@ constexpr MetricField<CacheStats> kOfCache[] = {
     {{"evicted_pages", kCounter, "", "Pages whose cached content was evicted."},
      "",
      [](const CacheStats& s) { return double(s.evicted_pages); }},
-    {{"evicted_blocks", kCounter, "", "Cached blocks that were evicted."},
+    {{"evicted_blocks", kCounter, "", "Cached blocks that were evicted, or forgotten by id."},
      "",
      [](const CacheStats& s) { return double(s.evicted_blocks); }},
     {{"page_hand_overs", kCounter, "", "Pages that moved from one group of layers to another."},

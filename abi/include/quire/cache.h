@@ -332,7 +332,7 @@ typedef struct quire_cache_stats {
   uint64_t hit_tokens;             /* of all matches */
   uint64_t miss_reasons[8];        /* indexed by quire_miss */
   uint64_t evicted_pages;
-  uint64_t evicted_blocks;
+  uint64_t evicted_blocks;         /* or forgotten by quire_cache_forget_blocks */
   uint64_t hand_overs;             /* pages that moved from one group to another */
   uint64_t steps;                  /* reserved; aborted ones are counted, too */
   uint64_t aborted_steps;

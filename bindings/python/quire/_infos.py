@@ -442,7 +442,7 @@ class CacheStats(Info):
     - hit_tokens: of all matches
     - miss_reasons: indexed by quire_miss
     - evicted_pages
-    - evicted_blocks
+    - evicted_blocks: or forgotten by quire_cache_forget_blocks
     - hand_overs: pages that moved from one group to another
     - steps: reserved; aborted ones are counted, too
     - aborted_steps

@@ -24,7 +24,9 @@ constexpr Scheme kTwoSided[] = {kInt8Rows,
                                 {"nvfp4", kE2m1, kE4m3, kNoType, 16, 0, 0, false},
                                 {"nvfp4, sides split", kE2m1, kE4m3, kNoType, 16, 0, 0, true},
                                 {"int8 by 32 with an fp16 tail", kI8, kF32, kF16, 32, 6, 4, false},
-                                {"fp8 without scales", kE4m3, kNoType, kBf16, 0, 2, 0, true}};
+                                {"fp8 without scales", kE4m3, kNoType, kBf16, 0, 2, 0, true},
+                                {"fp8, a power of two", kE4m3, kE8m0, kNoType, 0, 0, 0, false},
+                                {"fp8 alone", kE4m3, kNoType, kNoType, 0, 0, 0, false}};
 
 std::vector<double> values_of(const quire_tensor& t) {
   std::vector<double> v;
@@ -134,8 +136,9 @@ TEST(Coded, LatentRowsAgainstTheOracle) {
 }
 
 // Whether attention has the same bits as over a cache of plain elements that holds the decoded rows: of fp32, or, where products are of
-// bf16 numbers, of bf16. Where a row of 8 bits has one scale and nothing else, such products may do without rounding its elements: then the
-// result is closer to fp64 than rows of bf16 allow.
+// bf16 numbers, of bf16. Where a row of 8 bits has one fp32 scale and no tail, its elements may stay unrounded. Then results are within
+// 2^-7 of fp64; over rounded rows the worst is 0.015. Kernels of tiles round where a KV head has four query rows or more: all rows of an op
+// here, or none.
 void expect_bits(const Scheme& scheme, const Heads& heads, uint32_t sides, quire_dtype query) {
   const std::vector<int32_t> lengths = {140, 3, 66};
   CodedCase c(scheme, heads, sides, 16, lengths, query);
@@ -149,8 +152,6 @@ void expect_bits(const Scheme& scheme, const Heads& heads, uint32_t sides, quire
     c.prepare(lengths, queries, &step);
     attend(&step);
     const Array<uint8_t> out = step.out, lse = step.lse;
-    const oracle::Attention want = oracle::attention(step.op);
-    const Errors errors = row_errors(values_of(step.op.out), want.out, heads.dim_v);
     bool equal = false;
     for (const quire_paged_kv& kv : plain) {
       step.op.kv = kv;
@@ -158,16 +159,22 @@ void expect_bits(const Scheme& scheme, const Heads& heads, uint32_t sides, quire
       equal = equal || (step.out == out && step.lse == lse);
     }
     SCOPED_TRACE(std::string(scheme.name) + ", " + std::to_string(heads.query) + "/" + std::to_string(heads.kv) + " heads");
-    const bool one_scale = scheme.data.bits == 8 && scheme.scale_elements == 0 && scheme.tail_dim == 0;
-    if (equal || !may_round || !one_scale) {
+    const bool one_scale = scheme.scale.bits == 32 && scheme.scale_elements == 0 && scheme.tail_dim == 0;
+    if (equal || !may_round || !one_scale || scheme.data.bits != 8) {
       EXPECT_TRUE(equal) << "query code " << int{query.code};
       continue;
     }
-    EXPECT_LE(errors.worst, 0x1p-7);
+    step.op.kv = c.kv;
+    attend(&step);
+    const oracle::Attention want = oracle::attention(step.op);
+    EXPECT_LE(row_errors(values_of(step.op.out), want.out, heads.dim_v).worst, 0x1p-7);
+    const std::vector<double> sums = values_of(step.op.lse);
+    ASSERT_EQ(sums.size(), want.lse.size());
+    for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(sums[i], want.lse[i], 1e-3) << i;
   }
 }
 
-// The CPU driver's promise: a row decoded on its way is as good as one that was decoded before.
+// The CPU driver's promise: a row decoded on its way is as good as one that was decoded before, or better.
 TEST(Coded, TheBitsOfAPlainCacheOfTheDecodedRows) {
   QUIRE_NEEDS(kv_append);
   QUIRE_NEEDS(attention);

@@ -160,9 +160,9 @@ struct Call {
   uint64_t flags = 0;
 };
 
-// The cache: [2][keys][dim]; query and out: [queries][heads][dim].
+// The cache: [2][keys][dim], or with a `code` rows of dim bytes and an fp32 scale each; query and out: [queries][heads][dim].
 void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>& cache, std::vector<uint16_t>& query,
-            std::vector<uint16_t>* out) {
+            std::vector<uint16_t>* out, const drivers::RowCode* code = nullptr) {
   out->resize(query.size());
   std::vector<int32_t> table((call.keys + 63) / 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
@@ -175,8 +175,11 @@ void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>
   op.kv.block_tokens = 64;
   op.kv.num_sides = 2;
   for (uint32_t s = 0; s < 2; ++s) {
-    const int64_t row = int64_t{2} * call.dim;
-    op.kv.side[s] = {cache.data() + uint64_t{s} * call.keys * call.dim, 64 * row, row, row, 2, call.dim, 0, 0, 0, 0, 0};
+    const int64_t row = code != nullptr ? int64_t{call.dim} + 4 : int64_t{2} * call.dim;
+    char* const first = reinterpret_cast<char*>(cache.data()) + s * call.keys * row;
+    op.kv.side[s] = {first, 64 * row, row, row, 2, call.dim, 0, 0, 0, 0, 0};
+    op.kv.side[s].scales_offset = call.dim;
+    op.kv.side[s].scales_stride_token = op.kv.side[s].scales_stride_head = row;
   }
   op.query.data = query.data();
   op.out.data = out->data();
@@ -197,6 +200,7 @@ void attend(const cpu::Kernels& kernels, const Call& call, std::vector<uint16_t>
   job.key = op.kv.side[0];
   job.value = op.kv.side[1];
   job.cache = job.query = job.out = drivers::Real::kBfloat16;
+  if (code != nullptr) job.code = *code, job.cache = drivers::Real::kNone;
   job.group = call.heads;
   job.scale = job.scale_v = 1.0f;
   cpu::PlanRecord record{};
@@ -280,6 +284,33 @@ TEST(TiledKernels, NoWeightUnderflows) {
         attend(*kernels, call);
         EXPECT_EQ(_mm_getcsr() & kUnderflow, 0u) << kernels->name << " " << heads << " " << call.keys;
       }
+    }
+  }
+  _mm_setcsr(before);
+}
+
+// The same where weights take the scales of values: those of odd keys are 2^-115, and a millionth of that would be denormal.
+TEST(TiledKernels, NoWeightUnderflowsByTheScaleOfItsValue) {
+  constexpr unsigned kUnderflow = 0x10, kExceptions = 0x3f;
+  const unsigned before = _mm_getcsr();
+  const drivers::RowCode int8 = {drivers::Code::kInt8, drivers::ScaleCode::kFloat32, drivers::Real::kNone, true, 1u << 30};
+  for (const uint32_t name : {QUIRE_DRIVER_KERNELS_AMX, QUIRE_DRIVER_KERNELS_AVX512_BF16}) {
+    const cpu::Kernels* kernels = cpu::find_kernels(name);
+    if (kernels == nullptr) GTEST_SKIP() << "no AVX-512 with VBMI and BF16";
+    for (const uint32_t heads : {1u, 2u, 8u, 16u, 40u}) {
+      constexpr uint32_t kDim = 64, kKeys = 150, kRow = kDim + 4;
+      std::vector<uint16_t> cache(kRow * kKeys), query(uint64_t{heads} * kDim, 0x3f80), out;  // 2 bytes each, two sides
+      for (uint32_t r = 0; r < 2 * kKeys; ++r) {
+        const int8_t number = r >= kKeys ? 1 : r % 2 == 0 ? 64 : -16;
+        const float scale = r >= kKeys ? 1e-6f : 0x1p-6f;  // keys: 1 and -0.25
+        char* const row = reinterpret_cast<char*>(cache.data()) + uint64_t{r} * kRow;
+        memset(row, number, kDim);
+        memcpy(row + kDim, &scale, 4);
+      }
+      _mm_setcsr(before & ~kExceptions);
+      attend(*kernels, {1, heads, kDim, kKeys}, cache, query, &out, &int8);
+      EXPECT_EQ(_mm_getcsr() & kUnderflow, 0u) << kernels->name << " " << heads;
+      for (const uint16_t value : out) EXPECT_NEAR(wide(value), 1e-6f, 1e-8f) << kernels->name << " " << heads;
     }
   }
   _mm_setcsr(before);
