@@ -1,5 +1,7 @@
 #include "fixtures.h"
 
+#include "drivers/common/real.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -94,14 +96,7 @@ double magnitudes(const Tensor& outputs) {
   uint64_t elements = 1;
   for (int32_t d = 0; d < outputs.tensor.ndim; ++d) elements *= static_cast<uint64_t>(outputs.tensor.shape[d]);
   double sum = 0;
-  for (uint64_t i = 0; i < elements; ++i) {
-    uint16_t half = 0;
-    memcpy(&half, outputs.data() + 2 * i, 2);
-    const uint32_t bits = uint32_t{half} << 16;
-    float f = 0;
-    memcpy(&f, &bits, 4);
-    sum += std::fabs(f);
-  }
+  for (uint64_t i = 0; i < elements; ++i) sum += std::fabs(drivers::load_real(drivers::Real::kBfloat16, outputs.data() + 2 * i));
   return sum;
 }
 

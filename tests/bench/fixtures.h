@@ -48,8 +48,8 @@ struct Tensor {
   char* data() const { return static_cast<char*>(tensor.data); }
 };
 
-// The magnitudes of the elements of a dense bf16 tensor, added up. Rows report that of the first call's outputs as `sum`: versions that
-// compute the same report the same, up to rounding.
+// The magnitudes of the elements of a dense bf16 tensor, added up. Rows report that of the first
+// call's outputs as `sum`: versions that compute the same report the same, up to rounding.
 double magnitudes(const Tensor& outputs);
 
 // of_ceiling, ceiling and the rate (GBps, or TFLOPs) of the best call; median_of_ceiling over the pairs (median_of_paged: of reads in
